@@ -2,23 +2,45 @@
 
 import os
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from podwire.protocols.k8sapi import kubeconfig
 from podwire.protocols.k8sapi.kubeconfig import SERVICE_ACCOUNT, Access, BadKubeconfig, Pem
 from podwire.transports.tls import client_context
 
+MAX_FILE = 4 << 20
+"""Bytes of a kubeconfig, a certificate, a key or a token."""
+
 
 def load(path: str | os.PathLike[str], *, context: str = "") -> Access:
     """Returns the access that a kubeconfig file describes. Raises BadKubeconfig, which names the file and the field."""
-    return kubeconfig.parse(_read(path, str(path), ""), file=str(path), context=context)
+    return load_merged([str(path)], context=context)
+
+
+def load_merged(paths: Sequence[str], *, context: str = "") -> Access:
+    """Returns the access that several kubeconfigs describe together. Raises BadKubeconfig."""
+    return kubeconfig.merge([(path, _read(path, path, "")) for path in paths], context=context)
+
+
+def usual_files(environ: Mapping[str, str] = os.environ) -> list[str]:
+    """Returns the kubeconfigs that kubectl would use: those of KUBECONFIG or the one in the home directory, as far as
+    they exist."""
+    named = environ.get("KUBECONFIG", "")
+    paths = named.split(os.pathsep) if named else [os.path.expanduser("~/.kube/config")]  # noqa: PTH111 - stays a text
+    return [path for path in dict.fromkeys(paths) if path and Path(path).exists()]
 
 
 def in_cluster(environ: Mapping[str, str] = os.environ, folder: str = SERVICE_ACCOUNT) -> Access:
     """Returns the access that a pod has by its service account."""
     namespace = Path(folder, "namespace")
-    return kubeconfig.in_cluster(environ, namespace.read_text() if namespace.exists() else "", folder=folder)
+    text = _read(namespace, str(namespace), "") if namespace.exists() else ""
+    return kubeconfig.in_cluster(environ, text, folder=folder)
+
+
+def is_in_cluster(environ: Mapping[str, str] = os.environ, folder: str = SERVICE_ACCOUNT) -> bool:
+    """Whether this process runs in a pod with a service account."""
+    return bool(environ.get("KUBERNETES_SERVICE_HOST")) and Path(folder, "token").exists()
 
 
 def of(path: str | os.PathLike[str] | None, *, context: str = "") -> Access:
@@ -42,10 +64,11 @@ def ssl_context(access: Access) -> ssl.SSLContext | None:
 
 def _present(context: ssl.SSLContext, certificate: Pem, key: Pem) -> None:
     """Presents this client certificate. OpenSSL reads keys from files only: PEM text goes through a memfd."""
-    text = _text(certificate, "client-certificate") + "\n" + _text(key, "client-key")
+    text = pem_text(certificate, "client-certificate") + "\n" + pem_text(key, "client-key")
     memory = os.memfd_create("podwire-key", os.MFD_CLOEXEC)
     try:
-        os.write(memory, text.encode())
+        with open(memory, "wb", closefd=False) as written:
+            written.write(text.encode())
         context.load_cert_chain(f"/proc/self/fd/{memory}")
     except ssl.SSLError as error:
         file = key.file or certificate.file or "kubeconfig"
@@ -90,7 +113,9 @@ class CredentialFiles:
         versions = self._look()
         if versions == self._versions or None in versions.values():  # missing: being rotated
             return None
-        access = load(self._access.file, context=self._access.context) if self._access.file else self._access
+        access = self._access
+        if access.files:
+            access = load_merged(access.files, context=access.context)
         ssl_context(access)
         self._access = access
         self._versions = versions if self._paths() == versions.keys() else self._look()
@@ -101,7 +126,7 @@ class CredentialFiles:
 
     def _paths(self) -> set[str]:
         access = self._access
-        return {path for path in (access.file, access.certificate.file, access.key.file, access.ca.file) if path}
+        return {path for path in (*access.files, access.certificate.file, access.key.file, access.ca.file) if path}
 
 
 def _version(path: str) -> tuple[int, int, int] | None:
@@ -113,12 +138,24 @@ def _version(path: str) -> tuple[int, int, int] | None:
     return status.st_ino, status.st_mtime_ns, status.st_size
 
 
-def _text(pem: Pem, field: str) -> str:
+def pem_text(pem: Pem, field: str) -> str:
+    """Returns certificates or a key as text; '' without one. Raises BadKubeconfig."""
     return pem.text or (_read(pem.file, pem.file, field) if pem.file else "")
 
 
 def _read(path: str | os.PathLike[str], file: str, field: str) -> str:
     try:
-        return Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        return read_bounded(path).decode()
+    except UnicodeDecodeError as error:
+        raise BadKubeconfig(file, field, "is not UTF-8") from error
+    except (OSError, ValueError) as error:
         raise BadKubeconfig(file, field, getattr(error, "strerror", None) or str(error)) from error
+
+
+def read_bounded(path: str | os.PathLike[str]) -> bytes:
+    """Raises OSError, and ValueError for a file that is too large."""
+    with Path(path).open("rb") as file:
+        data = file.read(MAX_FILE + 1)
+    if len(data) > MAX_FILE:
+        raise ValueError(f"has more than {MAX_FILE} bytes")
+    return data

@@ -1,17 +1,13 @@
 """HTTP for the API client, on aiohttp: keep-alive connections, streams, TLS, credentials on every request.
 
-Proxies and passwords from the environment are ignored.
+A proxy is used if the kubeconfig names one. Proxies and passwords from the environment are ignored.
 """
 
 import asyncio
 import contextlib
-import logging
 import socket
-import ssl
-import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from typing import Any
-from urllib.parse import urlencode
 
 import aiohttp
 from yarl import URL
@@ -19,11 +15,13 @@ from yarl import URL
 from podwire.interfaces import Tap
 from podwire.protocols.k8sapi.client_side import Http, Incoming, Interrupted, Reply, Unreachable
 from podwire.protocols.k8sapi.client_side.http import Query
-from podwire.protocols.k8sapi.kubeconfig import Access, BadKubeconfig
-from podwire.transports.credentials import CredentialFiles, ssl_context, token_source
+from podwire.protocols.k8sapi.kubeconfig import Access
+from podwire.transports import http_websocket_client
+from podwire.transports.http_credentials import HttpCredentials
+from podwire.transports.http_websocket_client import FarSocket, HandshakeRefused, raise_for_refusal
 from podwire.transports.tapped_http import TappedHttp
 
-log = logging.getLogger(__name__)
+UNAUTHORIZED = 401
 
 CONNECT_SECONDS = 10.0
 
@@ -34,9 +32,6 @@ MAX_IN_FLIGHT = 8
 """Requests in flight; others wait for an open connection, which is faster than another handshake. Streams do not
 count."""
 
-CHECK_SECONDS = 1.0
-"""How often a client looks for new credentials; only when it sends requests."""
-
 SILENCE_SECONDS = 30
 """A server that acknowledges nothing for this long is considered dead."""
 
@@ -45,66 +40,47 @@ SILENCE_SECONDS = 30
 async def connect(
     access: Access, *, user_agent: str = "podwire", tap: Tap | None = None, callee: str = "server"
 ) -> AsyncIterator[Http]:
+    """Yields `opened`; a tap receives every request, and its caller is the user agent."""
+    async with opened(access, user_agent=user_agent) as client:
+        yield client if tap is None else TappedHttp(client, tap, caller=user_agent, callee=callee)
+
+
+@contextlib.asynccontextmanager
+async def opened(access: Access, *, user_agent: str = "podwire") -> AsyncIterator["HttpClient"]:
     """Yields a client for this server and identity. Nothing is sent before the first request.
 
-    When the files of the access change, as at a rotation of certificates, later requests use the new ones. A tap
-    receives every request; its caller is the user agent.
+    When the files of the access change, as at a rotation of certificates, later requests use the new ones.
     """
     connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE_SECONDS, socket_factory=keepalive_socket)
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
     # Compressing the answers of a near server costs more than it saves, and would delay the frames of a watch.
     headers = {"User-Agent": user_agent, "Accept-Encoding": "identity"}
-    credentials = _Credentials(access)
-    async with aiohttp.ClientSession(connector=connector, timeout=timeout, headers=headers) as session:
-        client = HttpClient(session, credentials)
-        yield client if tap is None else TappedHttp(client, tap, caller=user_agent, callee=callee)
-
-
-class _Credentials:
-    """The server and the identity of a client, as its files have them now.
-
-    A connection is used only by requests with the context with which it was made. So a new context means new
-    connections, and the old ones are closed when they have been idle for a while.
-    """
-
-    def __init__(self, access: Access) -> None:
-        """Raises BadKubeconfig."""
-        self._files = CredentialFiles(access)
-        self._checked = time.monotonic()
-        self._use(access)
-
-    def _use(self, access: Access) -> None:
-        self.context: ssl.SSLContext | bool = ssl_context(access) or True
-        self.server = access.server
-        self.server_name = access.server_name or None
-        self.token = token_source(access)
-
-    def refresh(self) -> None:
-        """Looks at the files, at most once a second; keeps what it has when the new ones are not usable."""
-        now = time.monotonic()
-        if now - self._checked < CHECK_SECONDS:
-            return
-        self._checked = now
-        try:
-            if (access := self._files.changed()) is not None:
-                self._use(access)
-        except BadKubeconfig as error:
-            log.warning("cannot use new credentials", extra={"error": str(error)})
+    async with (
+        contextlib.aclosing(HttpCredentials(access)) as credentials,
+        aiohttp.ClientSession(
+            connector=connector, timeout=timeout, headers=headers, raise_for_status=raise_for_refusal
+        ) as session,
+    ):
+        yield HttpClient(session, credentials)
 
 
 class HttpClient:
-    """Implements podwire.protocols.k8sapi.client_side.Http."""
+    """Implements podwire.protocols.k8sapi.client_side.Http, and opens WebSockets."""
 
-    def __init__(self, session: aiohttp.ClientSession, credentials: _Credentials) -> None:
+    def __init__(self, session: aiohttp.ClientSession, credentials: HttpCredentials) -> None:
         self._session = session
         self._credentials = credentials
         self._in_flight = asyncio.Semaphore(MAX_IN_FLIGHT)
+
+    async def log_in(self) -> None:
+        """Gets credentials from a plugin or an issuer now, if the access has one. Raises NoCredentials."""
+        await self._credentials.prepare()
 
     async def request(
         self, method: str, path: str, *, query: Query = (), headers: Mapping[str, str] | None = None, body: bytes = b""
     ) -> Reply:
         with _errors(method, path):
-            async with self._in_flight, self._send(method, path, query, headers, body) as response:
+            async with self._in_flight, await self._send(method, path, query, headers, body) as response:
                 return Reply(response.status, _lower(response), await response.read())
 
     async def stream(
@@ -113,23 +89,61 @@ class HttpClient:
         with _errors(method, path):
             return _Incoming(await self._send(method, path, query, headers, b""), f"{method} {path}")
 
-    def _send(
-        self, method: str, path: str, query: Query, headers: Mapping[str, str] | None, body: bytes
-    ) -> Any:  # aiohttp's request context: awaitable and an async context manager
+    async def websocket(
+        self, path: str, *, query: Query = (), protocols: Iterable[str], seconds: float = CONNECT_SECONDS
+    ) -> FarSocket:
+        """Opens a WebSocket. Raises HandshakeRefused, Unreachable and Interrupted."""
+        with _errors("GET", path):
+            issued = await self._credentials.prepare()
+            try:
+                return await self._dial(path, query, protocols, seconds)
+            except HandshakeRefused as refused:
+                if refused.status != UNAUTHORIZED or not await self._credentials.renew(issued):
+                    raise
+            return await self._dial(path, query, protocols, seconds)
+
+    async def _dial(self, path: str, query: Query, protocols: Iterable[str], seconds: float) -> FarSocket:
         credentials = self._credentials
-        credentials.refresh()
-        sent = dict(headers or {})
-        if token := credentials.token():
-            sent["Authorization"] = f"Bearer {token}"
-        url = f"{credentials.server}{path}?{urlencode(query)}" if query else f"{credentials.server}{path}"
-        return self._session.request(
+        try:
+            return await http_websocket_client.dial(
+                self._session,
+                credentials.url(path, query),
+                protocols,
+                credentials.context,
+                seconds=seconds,
+                headers=credentials.headers(),
+                server_name=credentials.server_name,
+                proxy=credentials.proxy,
+                proxy_headers=credentials.proxy_headers,
+            )
+        except TimeoutError as error:
+            raise Unreachable(f"GET {path}: no answer to the handshake within {seconds:g} s") from error
+
+    async def _send(
+        self, method: str, path: str, query: Query, headers: Mapping[str, str] | None, body: bytes
+    ) -> aiohttp.ClientResponse:
+        """Sends once more with new credentials what was rejected with those that a plugin gave."""
+        issued = await self._credentials.prepare()
+        response = await self._send_once(method, path, query, headers, body)
+        if response.status == UNAUTHORIZED and issued is not None and await self._credentials.renew(issued):
+            response.close()
+            response = await self._send_once(method, path, query, headers, body)
+        return response
+
+    async def _send_once(
+        self, method: str, path: str, query: Query, headers: Mapping[str, str] | None, body: bytes
+    ) -> aiohttp.ClientResponse:
+        credentials = self._credentials
+        return await self._session.request(
             method,
-            URL(url, encoded=True),
-            headers=sent,
+            URL(credentials.url(path, query), encoded=True),
+            headers=credentials.headers(headers),
             data=body or None,
             allow_redirects=False,
             ssl=credentials.context,
             server_hostname=credentials.server_name,
+            proxy=credentials.proxy,
+            proxy_headers=credentials.proxy_headers,
         )
 
 
@@ -158,12 +172,20 @@ def _lower(response: aiohttp.ClientResponse) -> Mapping[str, str]:
     return {name.lower(): value for name, value in response.headers.items()}
 
 
+_BEFORE_SENDING = (
+    aiohttp.ClientConnectorError,
+    aiohttp.ClientHttpProxyError,
+    aiohttp.ConnectionTimeoutError,
+    aiohttp.InvalidURL,
+)
+
+
 @contextlib.contextmanager
 def _errors(*about: str) -> Iterator[None]:
     """Translates aiohttp's errors: Unreachable before anything was sent, Interrupted after."""
     try:
         yield
-    except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL) as error:
+    except _BEFORE_SENDING as error:
         raise Unreachable(f"{' '.join(about)}: {error}") from error
     except (aiohttp.ClientError, ConnectionError) as error:
         raise Interrupted(f"{' '.join(about)}: {error or type(error).__name__}") from error

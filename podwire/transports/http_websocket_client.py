@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import ssl
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import aiohttp
 from aiohttp import WSCloseCode, WSMsgType
@@ -69,9 +69,13 @@ async def dial(
     session: aiohttp.ClientSession,
     url: str,
     protocols: Iterable[str],
-    context: ssl.SSLContext | None = None,
+    context: ssl.SSLContext | bool | None = None,
     *,
     seconds: float,
+    headers: Mapping[str, str] | None = None,
+    server_name: str | None = None,
+    proxy: URL | None = None,
+    proxy_headers: Mapping[str, str] | None = None,
 ) -> FarSocket:
     """Opens a WebSocket to this URL. Raises HandshakeRefused, aiohttp's errors, and TimeoutError."""
     async with asyncio.timeout(seconds):
@@ -81,5 +85,9 @@ async def dial(
             timeout=aiohttp.ClientWSTimeout(ws_close=CLOSE_SECONDS),
             max_msg_size=MAX_MESSAGE,
             ssl=context or True,
+            headers=headers,
+            server_hostname=server_name,
+            proxy=proxy,
+            proxy_headers=proxy_headers,
         )
     return FarSocket(response)

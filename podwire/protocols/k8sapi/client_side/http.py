@@ -2,6 +2,7 @@
 
 ClientError
 ├── Unreachable    no connection was made, nothing was sent
+├── NoCredentials  the credential plugin or the OIDC issuer of the kubeconfig failed, nothing was sent
 ├── Interrupted    the connection broke: a write may or may not have happened
 └── TooSlow        no whole answer before the deadline: likewise
 """
@@ -18,6 +19,10 @@ class ClientError(Exception):
 
 
 class Unreachable(ClientError):
+    pass
+
+
+class NoCredentials(ClientError):
     pass
 
 
