@@ -4,14 +4,15 @@ A refusal is an ApiError, no answer a ClientError. Asked again by itself only wh
 off with Retry-After, and reads that got no answer.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from podwire.protocols.k8sapi.builtin import BUILTIN
 from podwire.protocols.k8sapi.client_side.calls import JSON, Calls, Patience
-from podwire.protocols.k8sapi.client_side.http import Http, Query
+from podwire.protocols.k8sapi.client_side.http import Http, Incoming, Query
 from podwire.protocols.k8sapi.client_side.informer import Informer
 from podwire.protocols.k8sapi.client_side.options import (
     EVERYWHERE,
@@ -47,9 +48,23 @@ class Client:
             raise ApiError(Reason.NOT_FOUND, f'no matches for kind "{kind}" in version "{api_version}"')
         return found
 
+    async def find(self, api_version: str, kind: str) -> Kind:
+        """Returns a kind that is built in, was learned, or that the server has by now. Raises ApiError (404)."""
+        found = self._kinds.of_kind(api_version, kind)
+        if found is None:
+            group, _, version = api_version.rpartition("/")
+            try:
+                self.learn(plain_kinds(group, version, await self._calls.json("GET", root(group, version))))
+            except ApiError as error:
+                if error.code != 404:
+                    raise
+            found = self.kind_of({"apiVersion": api_version, "kind": kind})
+        return found
+
     def learn(self, kinds: Iterable[Kind]) -> None:
         """Know these kinds too."""
-        self._kinds = Kinds([*self._kinds.all, *kinds])
+        known = {(kind.api_version, kind.kind): kind for kind in (*self._kinds.all, *kinds)}
+        self._kinds = Kinds(known.values())
 
     async def get(self, kind: Kind, name: str, namespace: str = "", *, subresource: str = "") -> Object:
         path = kind.target(namespace, name, subresource).path()
@@ -68,6 +83,27 @@ class Client:
         """Returns one page of a list as it comes, for a caller that decodes it into types of its own."""
         query = scope.query(limit=str(limit), **{"continue": token})
         return (await self._calls.send("GET", kind.target(scope.namespace).path(), query=query)).body
+
+    async def pages(
+        self, kind: Kind, scope: Scope = EVERYWHERE, *, limit: int = PAGE, resource_version: str = ""
+    ) -> AsyncGenerator[Listing, None]:
+        """Yields a list page by page, as of one moment. Raises ApiError 410 when that moment is too long ago.
+
+        The next page is on its way while the caller uses one.
+        """
+        fetching = asyncio.ensure_future(self._page(kind, scope, limit, "", resource_version))
+        try:
+            while True:
+                listing, token = await fetching
+                if token:
+                    fetching = asyncio.ensure_future(self._page(kind, scope, limit, token))
+                yield listing
+                if not token:
+                    return
+        finally:
+            fetching.cancel()
+            await asyncio.wait({fetching})
+            _ = fetching.cancelled() or fetching.exception()
 
     async def create(self, object_: Object, *, field_manager: str = "", dry_run: bool = False) -> Object:
         path = self.kind_of(object_).target(metadata(object_).get("namespace", "")).path()
@@ -93,15 +129,24 @@ class Client:
         subresource: str = "",
         field_manager: str = "",
         force: bool = False,
+        dry_run: bool = False,
     ) -> Object:
         path = kind.target(namespace, name, subresource).path()
-        query = write_options(field_manager=field_manager, force=force)
+        query = write_options(field_manager=field_manager, force=force, dry_run=dry_run)
         return _object(await self._write("PATCH", path, patch, query, content_type=type_.value))
 
-    async def apply(self, object_: Object, *, field_manager: str, subresource: str = "", force: bool = False) -> Object:
+    async def apply(
+        self,
+        object_: Object,
+        *,
+        field_manager: str,
+        subresource: str = "",
+        force: bool = False,
+        dry_run: bool = False,
+    ) -> Object:
         """Server-side apply: the fields given are this manager's."""
         path = self._path(object_, subresource)
-        query = write_options(field_manager=field_manager, force=force)
+        query = write_options(field_manager=field_manager, force=force, dry_run=dry_run)
         return _object(await self._write("PATCH", path, object_, query, content_type=PatchType.APPLY.value))
 
     async def delete(
@@ -114,10 +159,12 @@ class Client:
         propagation: Propagation | None = None,
         uid: str = "",
         resource_version: str = "",
+        dry_run: bool = False,
     ) -> Object:
         """The object if it is still there (it has finalizers or time to end), else a Status."""
         options = delete_options(grace_seconds, propagation, uid, resource_version)
-        return _object(await self._write("DELETE", kind.target(namespace, name).path(), options))
+        query = write_options(dry_run=dry_run)
+        return _object(await self._write("DELETE", kind.target(namespace, name).path(), options, query))
 
     async def delete_collection(
         self, kind: Kind, scope: Scope, *, propagation: Propagation | None = None, grace_seconds: int | None = None
@@ -148,6 +195,12 @@ class Client:
         request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": dict(spec)}
         return await self.call(_SERVICE_ACCOUNTS, name, namespace, "token", request)
 
+    async def log(self, name: str, namespace: str, query: Query) -> Incoming:
+        """Returns the log of a container as it comes."""
+        return await self._calls.open(
+            _PODS.target(namespace, name, "log").path(), query=query, headers={"accept": "*/*"}
+        )
+
     async def watch(
         self,
         kind: Kind,
@@ -170,10 +223,12 @@ class Client:
         incoming = await self._calls.open(path, query=query, headers=scope.accept("PartialObjectMetadata"))
         return Watching(incoming, kind if scope.metadata_only else None)
 
-    def informer(self, kind: Kind, scope: Scope = EVERYWHERE, *, watch_list: bool = False) -> Informer:
+    def informer(
+        self, kind: Kind, scope: Scope = EVERYWHERE, *, watch_list: bool = False, resync: float = 0.0
+    ) -> Informer:
         """`async for change in client.informer(kind)`; see Informer."""
         about = f"{kind.resource}.{kind.group}" if kind.group else kind.resource
-        return Informer(_Source(self, kind, scope), about, watch_list=watch_list)
+        return Informer(_Source(self, kind, scope), about, watch_list=watch_list, resync=resync)
 
     async def discover(self) -> Sequence[Kind]:
         """All kinds that the server has now, in its order."""
@@ -202,15 +257,22 @@ class Client:
         items: list[Object] = []
         token = ""
         while True:
-            query = scope.query(limit=str(page) if page else "", **{"continue": token})
-            path = kind.target(scope.namespace).path()
-            headers = scope.accept("PartialObjectMetadataList")
-            document = await self._calls.json("GET", path, query=query, headers=headers)
-            items += document.get("items") or ()
-            meta = document.get("metadata", {})
-            token = meta.get("continue", "")
+            listing, token = await self._page(kind, scope, page, token)
+            items += listing.items
             if not token:
-                return Listing([named(item, kind) for item in items], meta.get("resourceVersion", ""))
+                return Listing(items, listing.resource_version)
+
+    async def _page(
+        self, kind: Kind, scope: Scope, limit: int, token: str, resource_version: str = ""
+    ) -> tuple[Listing, str]:
+        """Returns a page and the token of the next one; '' after the last."""
+        query = scope.query(limit=str(limit) if limit else "", resourceVersion=resource_version, **{"continue": token})
+        path = kind.target(scope.namespace).path()
+        headers = scope.accept("PartialObjectMetadataList")
+        document = await self._calls.json("GET", path, query=query, headers=headers)
+        meta = document.get("metadata", {})
+        items = [named(item, kind) for item in document.get("items") or ()]
+        return Listing(items, meta.get("resourceVersion", "")), meta.get("continue", "")
 
     async def _write(
         self,

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import random
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -23,6 +24,7 @@ from podwire.protocols.k8sapi.watch import (
     List,
     Object,
     Synced,
+    Updated,
     metadata,
     version_of,
 )
@@ -53,10 +55,16 @@ class Informer:
 
     Ends never; lists again and resumes by itself, and tells what it missed meanwhile as changes. Raises ApiError only
     for a refusal that asking again would not change (no such kind, a selector that cannot be read).
+
+    With `resync`, every so many seconds after Synced all objects are told once more as Updated, equal to their previous
+    state: a consumer that failed to act on a change gets another chance. The copy itself needs no resync.
     """
 
-    def __init__(self, source: Source, about: str, *, watch_list: bool = False) -> None:
+    def __init__(self, source: Source, about: str, *, watch_list: bool = False, resync: float = 0.0) -> None:
         self._source = source
+        self._resync = resync
+        self._resync_at = math.inf
+        self._reading: asyncio.Task[Frame | None] | None = None
         self._about = about
         self._watch_list = watch_list
         self._course = Course(random.random)
@@ -96,9 +104,11 @@ class Informer:
 
     def close(self) -> None:
         """Hang up."""
+        if self._reading is not None:
+            self._reading.cancel()
         if self._watching is not None:
             self._watching.close()
-        self._watching = self._initial = None
+        self._watching = self._initial = self._reading = None
 
     async def _begin(self) -> None:
         step = self._course.next()
@@ -123,12 +133,30 @@ class Informer:
     async def _receive(self, watching: Watching) -> None:
         try:
             async with asyncio.timeout_at(self._until):
-                frame = await anext(watching)
+                frame = await (self._frame_or_resync(watching) if self._resync else anext(watching))
         except (StopAsyncIteration, TimeoutError):
             self.close()
             self._course.ended(asyncio.get_running_loop().time() - self._since)
             return
-        self._take(frame)
+        if frame is not None:
+            self._take(frame)
+
+    async def _frame_or_resync(self, watching: Watching) -> Frame | None:
+        """Returns None when it is time to resync. The read goes on in its task meanwhile: cancelled, it hangs up."""
+        loop = asyncio.get_running_loop()
+        if self._reading is None:
+            self._reading = asyncio.create_task(_next(watching))
+        seconds = max(0.0, self._resync_at - loop.time())
+        done, _ = await asyncio.wait({self._reading}, timeout=seconds if math.isfinite(seconds) else None)
+        if done:
+            reading, self._reading = self._reading, None
+            frame = reading.result()
+            if frame is None:
+                raise StopAsyncIteration
+            return frame
+        self._resync_at = loop.time() + self._resync
+        self._ready.extend(Updated(object_, object_) for object_ in self._copy.objects.values())
+        return None
 
     def _take(self, frame: Frame) -> None:
         if frame.type == ERROR:
@@ -153,6 +181,8 @@ class Informer:
         if not self._synced:
             self._ready.append(Synced())
             self._synced = True
+            if self._resync:
+                self._resync_at = asyncio.get_running_loop().time() + self._resync
         self._course.listed(version)
 
     def _refused(self, error: ApiError) -> None:
@@ -171,6 +201,11 @@ class Informer:
     def _failed(self, code: int, retry_after: float = 0.0) -> None:
         self.close()
         self._course.failed(code, retry_after)
+
+
+async def _next(watching: Watching) -> Frame | None:
+    """Returns None at the end: a task cannot raise StopAsyncIteration."""
+    return await anext(watching, None)
 
 
 def _retry_after(error: ApiError) -> float:
