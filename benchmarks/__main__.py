@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from benchmarks import (
     api,
     claims,
+    client,
     cni,
     cni_leases,
     devices,
@@ -35,6 +36,7 @@ PARTS: dict[str, Part] = {
     "start": start.measure,
     "api": api.measure,
     "watch": watch.measure,
+    "client": client.measure,
     "store": store.measure,
     "runtime": runtime.measure,
     "images": images.measure,
