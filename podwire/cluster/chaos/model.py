@@ -15,7 +15,7 @@ A request without an answer may have been carried out or not; it is repeated unt
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
@@ -84,20 +84,26 @@ class Model:
         """Returns the pods that are to be gone and are not known to be."""
         return [pod.name for pod in self._pods.values() if pod.wish is Wish.DELETED and not pod.was_seen_gone]
 
-    def observe(self, pods: Iterable[Object], claims: Iterable[Object] = ()) -> list[str]:
-        """Compares a list of the API server with the model; returns what is wrong."""
+    def observe(
+        self, pods: Iterable[Object], claims: Iterable[Object] = (), *, known: Collection[str] | None = None
+    ) -> list[str]:
+        """Compares a list of the API server with the model; returns what is wrong.
+
+        `known` are the pods that were acknowledged before the list was asked for: a pod that was created meanwhile
+        need not be in it. None: all of them.
+        """
         listed = {pod["metadata"]["name"]: pod for pod in pods}
         return [
-            *self._lost(listed),
+            *self._lost(listed, self._pods if known is None else known),
             *_shared("address", _addresses(listed.values())),
             *_shared("device", _devices(claims)),
         ]
 
-    def _lost(self, listed: dict[str, Object]) -> Iterator[str]:
+    def _lost(self, listed: dict[str, Object], known: Collection[str]) -> Iterator[str]:
         for pod in [*self._pods.values()]:
             found = listed.get(pod.name)
             uid = found["metadata"]["uid"] if found else ""
-            if pod.wish is Wish.CREATED and uid != pod.uid:
+            if pod.wish is Wish.CREATED and uid != pod.uid and pod.name in known:
                 yield f"pod {pod.name} was acknowledged with uid {pod.uid}, and is {f'now {uid}' if uid else 'lost'}"
             elif pod.wish is Wish.ASKED and found:  # it was carried out, without an answer
                 self.created(pod.name, uid)

@@ -202,12 +202,13 @@ class Run:
     async def _observe(self) -> tuple[list[Any], list[Any]] | None:
         """Lists pods and claims; returns None without an answer. Raises Violation."""
         scope = Scope(namespace=self._namespace)
+        known = frozenset(self._model.acknowledged())
         try:
             claims = (await self._client.list(CLAIMS, scope)).items
             pods = (await self._client.list(PODS, scope)).items
         except (ApiError, ClientError):
             return None
-        if wrong := self._model.observe(pods, claims):
+        if wrong := self._model.observe(pods, claims, known=known):
             raise Violation("the API server contradicts what it said before", wrong)
         return [*pods], [*claims]
 

@@ -46,6 +46,14 @@ def test_an_acknowledged_pod_with_another_uid_was_lost(model):
     assert model.observe([a_pod("a", uid="u2")]) == ["pod a was acknowledged with uid u1, and is now u2"]
 
 
+def test_a_pod_that_was_acknowledged_while_the_list_was_made_may_be_missing_in_it(model):
+    known = model.acknowledged()
+    model.asked("b")
+    model.created("b", "u2")
+    assert model.observe([a_pod("a")], known=known) == []
+    assert model.observe([a_pod("a")]) == ["pod b was acknowledged with uid u2, and is lost"]
+
+
 def test_a_request_without_an_answer_may_have_been_carried_out_or_not(model):
     model.asked("b")
     assert model.observe([a_pod("a")]) == []
