@@ -248,8 +248,6 @@ def test_a_disruption_budget_stops_a_drain(kubectl, server):
 
 
 def test_a_dry_run_leaves_no_trace(kubectl):
-    if kubectl.version < (1, 27):
-        return  # 1.20 looks up in OpenAPI v2 whether a kind has dry runs, and finds none there
     assert kubectl("create cm trial --dry-run=server") == "configmap/trial created (server dry run)\n"
     tried = kubectl("apply --dry-run=server -o json -f -", given=POD)
     assert json.loads(tried)["spec"]["restartPolicy"] == "Always"
@@ -290,23 +288,33 @@ WRONG = {
 
 
 def test_refusals_name_the_invalid_field(kubectl):
+    """1.20 validates by OpenAPI v2 itself, and does not ask for strictness."""
+    lax = " --validate=false" if kubectl.version < (1, 27) else ""
     for what, (manifest, expected) in WRONG.items():
-        if what == "an unknown field" and kubectl.version < (1, 27):
+        if what == "an unknown field" and lax:
             continue
-        error = kubectl.refused("apply -f -", given=manifest)
+        error = kubectl.refused(f"apply{lax} -f -", given=manifest)
         assert expected in error, f"{what}: {error}"
     missing = kubectl.refused("create cm x --namespace absent-one")
     assert 'namespaces "absent-one" not found' in missing
     assert kubectl("get cm,pod -l app=web -o name") == ""
 
 
-def test_an_old_kubectl_is_at_least_warned_of_unknown_fields(kubectl):
-    """1.20 does not ask for strictness, and no newer one is lax by itself."""
-    lax = "" if kubectl.version < (1, 27) else " --validate=warn"
+def test_a_lax_kubectl_is_at_least_warned_of_unknown_fields(kubectl):
+    lax = " --validate=false" if kubectl.version < (1, 27) else " --validate=warn"
     made = kubectl.run(f"apply{lax} -f -", given=WRONG["an unknown field"][0])
     assert (made.returncode, made.stdout) == (0, "pod/web created\n"), made.stderr
     assert 'Warning: unknown field "spec.containers[0].imagine"' in made.stderr
     assert "imagine" not in kubectl.json("get pod web")["spec"]["containers"][0]
+
+
+def test_an_old_kubectl_finds_errors_by_the_schema_of_the_server(kubectl):
+    if kubectl.version < (1, 27):
+        for what, words in (
+            ("an unknown field", 'unknown field "imagine" in io.k8s.api.core.v1.Container'),
+            ("a wrong type", 'invalid type for io.k8s.api.core.v1.ConfigMap.data: got "array", expected "string"'),
+        ):
+            assert words in kubectl.refused("apply -f -", given=WRONG[what][0])
 
 
 def test_events_are_listed(kubectl, server):

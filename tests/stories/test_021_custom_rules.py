@@ -130,7 +130,7 @@ def test_a_definition_with_a_rule_that_makes_no_sense_is_refused_with_its_place(
     hooked = DEFINITION.replace("GROUP", group).replace(
         "  scope: Namespaced", "  scope: Namespaced\n  conversion: {strategy: Webhook}"
     )
-    assert "conversion webhooks are not supported" in kubectl.refused("create -f -", given=hooked)
+    assert "spec.conversion.webhookClientConfig: Required value" in kubectl.refused("create -f -", given=hooked)
 
 
 def test_a_gate_is_used_in_both_its_versions(kubectl, gates):

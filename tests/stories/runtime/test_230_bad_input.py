@@ -55,9 +55,9 @@ CONTAINERS = {
         "mounts[0].propagation",
         lambda each: each.mounts.add(host_path="/", container_path="/x", propagation=77),
     ),
-    "an image as volume": (
+    "an image as a writable volume": (
         3,
-        "mounts[0].image",
+        "mounts[0].readonly",
         lambda each: each.mounts.add(container_path="/x", image=pb.ImageSpec(image="a")),
     ),
     "no such device": (5, "devices[0].host_path", lambda each: each.devices.add(host_path="/dev/no")),
