@@ -13,6 +13,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +35,16 @@ from podwire.tasks.retry import retry
 
 _log = logging.getLogger("podwire.kubelet")
 
-FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 _PRIVATE, _OPEN = 0o700, 0o777
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalPathLimits:
+    """Intervals in seconds."""
+
+    backoff: tuple[float, float] = (1.0, 60.0)
+    """First and longest pause until a failed step is repeated."""
 
 
 def _volumes() -> Kind:
@@ -113,11 +121,19 @@ class VolumeDirectories:
 class LocalPathVolumes:
     """Follows the volumes of this node."""
 
-    def __init__(self, api: Client, recorder: Recorder, node: str, root: Path) -> None:
+    def __init__(
+        self,
+        api: Client,
+        recorder: Recorder,
+        node: str,
+        root: Path,
+        limits: LocalPathLimits = LocalPathLimits(),  # noqa: B008 - immutable
+    ) -> None:
         self._api = api
         self._recorder = recorder
         self._node = node
         self._directories = VolumeDirectories(root)
+        self._limits = limits
         self._kind = _volumes()
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._created: set[str] = set()
@@ -154,7 +170,7 @@ class LocalPathVolumes:
             self._recorder.tell(about, WARNING, reason, f"node {self._node}: {error}")
 
         action = self._remove if over else self._create
-        pauses = Pauses(FIRST_PAUSE, LONGEST_PAUSE)
+        pauses = Pauses(*self._limits.backoff)
         passing = (OSError, errors.LinuxError, ApiError, ClientError)
         await retry(lambda: action(volume), pauses, *passing, on_failure=failed)
 

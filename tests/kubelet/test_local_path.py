@@ -10,8 +10,7 @@ from podwire.cluster.apiserver import Options, running
 from podwire.cluster.loopback import LoopbackHttp
 from podwire.controllers.kinds import VOLUMES
 from podwire.controllers.volumes.local_path import volume_for
-from podwire.kubelet import local_path
-from podwire.kubelet.local_path import LocalPathVolumes, VolumeDirectories, is_here, is_over
+from podwire.kubelet.local_path import LocalPathLimits, LocalPathVolumes, VolumeDirectories, is_here, is_over
 from podwire.linux.errors import LinuxError
 from podwire.objects.persistent_volumes import LOCAL_PATH, VOLUME_PROTECTION
 from podwire.protocols.k8sapi.client_side import Client
@@ -126,15 +125,15 @@ def test_a_volume_is_over_when_it_is_deleted_and_no_longer_protected():
 
 
 @pytest.fixture
-async def node(tmp_path, root, monkeypatch):
+async def node(tmp_path, root):
     """A server without controllers, and the keeper of a node's directories with the rights that it has in a cluster."""
-    monkeypatch.setattr(local_path, "FIRST_PAUSE", 0.05)
     options = Options(data_dir=tmp_path / "api", port=0, store_url="memory://", controllers=frozenset())
     async with running(options) as server:
         handler = server.assembled.server.handle
         own = Client(LoopbackHttp(handler, NODE))
         recorder = Recorder(own, SystemClock(), component=LOCAL_PATH)
-        task = asyncio.create_task(LocalPathVolumes(own, recorder, "n1", root).run())
+        limits = LocalPathLimits(backoff=(0.05, 60.0))
+        task = asyncio.create_task(LocalPathVolumes(own, recorder, "n1", root, limits).run())
         try:
             yield Client(LoopbackHttp(handler, ADMIN))
         finally:
