@@ -1,7 +1,7 @@
 """`podwire controllers`: runs the controllers against any API server."""
 
 import argparse
-import socket
+import os
 import uuid
 from pathlib import Path
 
@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
         root_ca = Path(file).read_text(encoding="ascii") if file else access.ca.text
     except (BadKubeconfig, OSError) as error:
         raise UserError(str(error)) from error
-    election = Election(identity=identity_of(socket.gethostname(), str(uuid.uuid4())))
+    election = Election(identity=identity_of(os.uname().nodename, str(uuid.uuid4())))
     work = _work(
         access,
         root_ca,

@@ -5,7 +5,7 @@ import contextlib
 import ipaddress
 import logging
 import math
-import socket
+import os
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -138,7 +138,7 @@ def _election(options: Options) -> Election | None:
     on one data directory. On a store of its own, nobody else can renew the lease while this process cannot."""
     if not options.leader_elect:
         return None
-    election = Election(identity=identity_of(socket.gethostname(), str(options.data_dir.absolute())))
+    election = Election(identity=identity_of(os.uname().nodename, str(options.data_dir.absolute())))
     shared = (options.store_url or "").startswith("etcd")
     return election if shared else replace(election, renew_deadline=math.inf)
 
@@ -265,7 +265,7 @@ def _open_pki(options: Options) -> Pki:
     addresses += [host for host in hosts if not ipaddress.ip_address(host).is_unspecified]
     return Pki.open(
         options.data_dir / "pki",
-        names=[socket.gethostname()],
+        names=[os.uname().nodename],
         ips=addresses,
         lifetime=options.certificate_lifetime,
     )

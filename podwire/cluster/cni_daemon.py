@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import logging
-import socket
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,23 +29,14 @@ async def running(options: Options) -> AsyncIterator[None]:
 
     Raises unix_sockets.CannotListen.
     """
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-
-        def bind(path: str) -> None:
-            listener.bind(path)
-            listener.listen(BACKLOG)
-
+    async with unix_sockets.listening(options.socket, BACKLOG) as listener:
         daemon = Daemon(listener, answer=cni_tap.tapped_answer(tracing.tap(CNI_PLUGIN)))
-        claim = await unix_sockets.bind_socket(options.socket, bind)
         try:
             daemon.start()
             _log.info("CNI daemon is serving", extra={"socket": str(options.socket)})
             yield
         finally:
-            try:
-                await asyncio.to_thread(daemon.stop, options.grace)
-            finally:
-                await unix_sockets.remove_socket(claim)
+            await asyncio.to_thread(daemon.stop, options.grace)
 
 
 async def run(options: Options) -> None:

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import logging
-import socket
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,17 +35,8 @@ async def run(options: Options) -> None:
     """
     limits = Limits(exchange=Timing(acquire=options.timeout), regain=options.retry)
     daemon = DhcpDaemon(leases_directory(str(options.socket.absolute())), limits)
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-        listener.setblocking(False)
-
-        def bind(path: str) -> None:
-            listener.bind(path)
-            listener.listen(_BACKLOG)
-
-        async with contextlib.AsyncExitStack() as undo:
-            claim = await unix_sockets.bind_socket(options.socket, bind)
-            undo.push_async_callback(unix_sockets.remove_socket, claim)
-            server = await asyncio.start_unix_server(daemon.serve, sock=listener, limit=LARGEST)
-            undo.callback(server.close)
+    async with unix_sockets.listening(options.socket, _BACKLOG) as listener:
+        server = await asyncio.start_unix_server(daemon.serve, sock=listener, limit=LARGEST)
+        with contextlib.closing(server):
             _log.info("DHCP daemon is serving", extra={"socket": str(options.socket)})
             await daemon.run()

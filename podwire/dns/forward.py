@@ -23,6 +23,7 @@ from podwire.protocols.dns.answers import question
 from podwire.protocols.dns.codes import HINFO, IN, NOTIMP, REFUSED, SERVFAIL
 from podwire.protocols.dns.queries import Name
 from podwire.protocols.dns.relay import Relayed, Unusable, is_truncated, matches, rcode_of, read_relayed
+from podwire.tasks.uncancelled import Uncancelled
 
 _log = logging.getLogger("podwire.dns")
 
@@ -64,6 +65,7 @@ class Forwarder:
         self._changed = asyncio.Event()
         self._cache: dict[Key, Cached] = {}
         self._asked: dict[Key, asyncio.Task[Cached]] = {}
+        self._work = Uncancelled()
         metrics.gauges[names.ENTRIES] = lambda: len(self._cache)
 
     def configure(self, upstreams: Iterable[Upstream], stubs: Mapping[Name, tuple[Upstream, ...]]) -> None:
@@ -121,11 +123,11 @@ class Forwarder:
             if len(self._asked) >= self._limits.forwarded_queries:
                 self._metrics.counts[names.REJECTED] += 1
                 raise Unreachable("too many queries wait for other servers")
-            task = self._asked[key] = asyncio.create_task(self._ask(key), name="dns query")
+            task = self._asked[key] = self._work.start(self._ask(key))
             task.add_done_callback(lambda _: self._asked.pop(key, None))
         else:
             self._metrics.counts[names.COALESCED] += 1
-        return await asyncio.shield(task)
+        return await self._work.result(task)
 
     async def close(self) -> None:
         tasks = list(self._asked.values())

@@ -58,6 +58,22 @@ async def remove_socket(bound: BoundSocket) -> None:
                 bound.path.unlink()
 
 
+@contextlib.asynccontextmanager
+async def listening(path: str | os.PathLike[str], backlog: int) -> AsyncIterator[socket.socket]:
+    """Gives a stream socket that listens at a path, and removes it at the end. Raises CannotListen."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+
+        def bind(temporary: str) -> None:
+            listener.bind(temporary)
+            listener.listen(backlog)
+
+        bound = await bind_socket(path, bind)
+        try:
+            yield listener
+        finally:
+            await remove_socket(bound)
+
+
 def is_stale(path: Path) -> bool:
     """Whether a path is a socket that no process has open any more.
 

@@ -1,4 +1,4 @@
-"""Sockets in a directory that another server has locked."""
+"""Unix sockets: in a directory that another server has locked, and listening ones."""
 
 import asyncio
 import socket
@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from podwire.durable.locks import LockHeld, lock_directory
-from podwire.transports.unix_sockets import bind_socket, is_stale
+from podwire.transports.unix_sockets import bind_socket, is_stale, listening
 from tests.eventually import eventually, eventually_async
 
 
@@ -86,3 +86,16 @@ def test_socket_is_stale_when_nobody_listens(tmp_path, monkeypatch, kind, direct
     assert not is_stale(path)
     path.touch()
     assert not is_stale(path)
+
+
+async def test_a_listening_socket_is_the_owners_alone_and_removed_at_the_end(tmp_path):
+    path = tmp_path / "s"
+    with pytest.raises(RuntimeError, match="within"):
+        async with listening(path, 4) as listener:
+            assert path.stat().st_mode & 0o777 == 0o600
+            with socket.socket(socket.AF_UNIX) as client:
+                client.connect(str(path))
+                listener.accept()[0].close()
+            raise RuntimeError("within")
+    assert listener.fileno() == -1
+    assert not path.exists()

@@ -1,7 +1,7 @@
 """Prepares everything that must exist before the first component runs. Every step is idempotent, also after a crash."""
 
 import contextlib
-import socket
+import os
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -206,7 +206,7 @@ def _decided(
 ) -> State:
     """Returns the state to save: claimed and saved in one step, under the lock of the slots."""
     own = bool(owners or wanted.hardware or (wanted.nodes or 1) > 1) or not layout.is_default
-    first = NodeRecord(name=FIRST if own else socket.gethostname().lower(), number=1, own=own)
+    first = NodeRecord(name=FIRST if own else os.uname().nodename.lower(), number=1, own=own)
     nodes = planned(known.nodes if known else (), wanted.nodes, first)
     decided: list[State] = []
 

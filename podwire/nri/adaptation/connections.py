@@ -6,7 +6,6 @@ A connection has one task from its beginning to its end; an error in it ends tha
 import asyncio
 import logging
 import os
-import socket
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -65,13 +64,7 @@ class Connections:
 
     @asynccontextmanager
     async def _listening(self, path: Path) -> AsyncIterator[None]:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-
-            def bind(temporary: str) -> None:
-                listener.bind(temporary)
-                listener.listen(_BACKLOG)
-
-            bound = await unix_sockets.bind_socket(path, bind)
+        async with unix_sockets.listening(path, _BACKLOG) as listener:
             server = await asyncio.get_running_loop().create_unix_server(
                 lambda: PluginConnection(self._updater, self._accept), sock=listener
             )
@@ -79,7 +72,6 @@ class Connections:
                 yield
             finally:
                 server.close()
-                await unix_sockets.remove_socket(bound)
 
     def _accept(self, connection: PluginConnection) -> None:
         if connection.peer_uid not in (0, os.geteuid()):

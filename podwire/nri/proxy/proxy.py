@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import socket
 import time
 from collections.abc import AsyncIterator, Callable
 
@@ -15,6 +14,7 @@ from podwire.transports import unix_sockets
 _log = logging.getLogger("podwire.nri.proxy")
 
 CHUNK = 1 << 16
+_BACKLOG = 64
 
 Tell = Callable[[Seen], None]
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -33,21 +33,13 @@ class Proxy:
     @contextlib.asynccontextmanager
     async def listening(self, path: str | os.PathLike[str]) -> AsyncIterator[None]:
         """Accepts plugins at a path. Raises CannotListen."""
-        raw = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-
-        def bind(fresh: str) -> None:
-            raw.bind(fresh)
-            raw.listen(64)
-
-        with contextlib.closing(raw):
-            place = await unix_sockets.bind_socket(path, bind)
-            server = await asyncio.start_unix_server(self._accepted, sock=raw)
+        async with unix_sockets.listening(path, _BACKLOG) as listener:
+            server = await asyncio.start_unix_server(self._accepted, sock=listener)
             try:
                 yield
             finally:
                 server.close()
                 await self.cut()
-                await unix_sockets.remove_socket(place)
 
     async def cut(self) -> None:
         """Closes all connections."""
