@@ -36,14 +36,20 @@ _HOOKS, _MUX, _FILES = "dradriver/dra_hooks.py", "transports/mux_connection.py",
 _ADAPTATION, _CONNECTED = "nri/adaptation/adaptation.py", "nri/adaptation/connected_plugin.py"
 _DAEMON, _ATTACH = "cniplugins/daemon/server.py", ("cniplugins/bridge/plugin.py", "Bridge.attach")
 _RECORD = ("dradriver/attach/attachments.py", "Attachments.prepare")
+_NETLINK, _MASQUERADE = ("linux/net/netlink.py", "Netlink.exchange"), ("cniplugins/masquerading.py", "masquerade")
+_STORE, _CREATE = ("store/memory.py", "MemoryStore.create"), ("apiserver/request/verbs.py", "create")
+_RESERVE = ("apiserver/admission/chain.py", "Operation.reserve")
 _OLD = ("nri/stub.py", "Stub._state_change")
 
 PATHS = {
     "API create, ApiServer.handle to the store": [
-        Segment(("apiserver/server.py", "ApiServer.handle"), ("store/memory.py", "MemoryStore.create")),
+        Segment(("apiserver/server.py", "ApiServer.handle"), _STORE, through=_CREATE, without=_RESERVE),
     ],
     "CNI ADD of bridge, thread of the daemon to the netlink message": [
-        Segment((_DAEMON, "Daemon._work"), ("linux/net/netlink.py", "Netlink.exchange"), through=_ATTACH),
+        Segment((_DAEMON, "Daemon._work"), _NETLINK, through=_ATTACH, without=_MASQUERADE),
+    ],
+    "the same with ipMasq": [
+        Segment((_DAEMON, "Daemon._work"), _NETLINK, through=_MASQUERADE),
     ],
     "NodePrepareResources, gRPC handler to the write of the record": [
         Segment((_HOOKS, "handlers.<locals>.prepare"), (_HOOKS, "DraHooks.prepare")),
