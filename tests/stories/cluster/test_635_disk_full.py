@@ -8,6 +8,11 @@ import pytest
 
 pytestmark = pytest.mark.timeout(400)
 NO_SPACE = os.strerror(errno.ENOSPC)
+CRITICAL = {
+    "priorityClassName": "system-node-critical",
+    "tolerations": [{"key": "node.kubernetes.io/disk-pressure", "operator": "Exists"}],
+}
+"""The kubelet evicts other pods when it sees the full disk, which it looks at every ten seconds."""
 
 
 def fill(cluster):
@@ -35,7 +40,7 @@ def write_until_refused(cluster):
 def test_a_full_disk_refuses_writes_by_its_name_and_is_as_before_afterwards(small_cluster, a_pod):
     cluster = small_cluster
     cluster.up()
-    cluster.apply(a_pod("before"))
+    cluster.apply(a_pod("before", **CRITICAL))
     pids = cluster.once(cluster.running(1))
     fill(cluster)
     refused = write_until_refused(cluster)
@@ -43,7 +48,7 @@ def test_a_full_disk_refuses_writes_by_its_name_and_is_as_before_afterwards(smal
     assert "before" in cluster.output("get", "pods"), "reading needs no space"
     assert "deleted" in cluster.output("delete", "configmap", "big-0"), "deleting has space of its own"
     free(cluster)
-    cluster.apply(a_pod("after"))
+    cluster.apply(a_pod("after", **CRITICAL))
     assert pids.items() <= cluster.once(cluster.running(2)).items()
     cluster.delete_all()
     cluster.empty()
@@ -53,10 +58,10 @@ def test_a_full_disk_refuses_writes_by_its_name_and_is_as_before_afterwards(smal
 def test_a_full_disk_is_reported_and_the_pod_starts_once_space_is_free(small_cluster, a_pod):
     cluster = small_cluster
     cluster.up("--store", "memory://")
-    cluster.apply(a_pod("before"))
+    cluster.apply(a_pod("before", **CRITICAL))
     pids = cluster.once(cluster.running(1))
     fill(cluster)
-    cluster.apply(a_pod("waits"))
+    cluster.apply(a_pod("waits", **CRITICAL))
 
     def reported():
         events = (cluster.get("events") or {"items": []})["items"]
