@@ -154,8 +154,9 @@ def read_slice(object_: Object) -> Slice | None:
 
 
 def dashed(address: str) -> str:
-    """Returns the name of an endpoint without a host name: `10-1-2-3`."""
-    return address.replace(".", "-").replace(":", "-")
+    """Returns the name of an endpoint without a host name: `10-1-2-3`; a label must not end in a hyphen: `fd00--0`."""
+    label = address.replace(".", "-").replace(":", "-")
+    return f"{label}0" if label.endswith("-") else label
 
 
 def _ports(rows: Iterable[Mapping[str, Any]]) -> tuple[Port, ...]:

@@ -122,6 +122,15 @@ class Server:
         reply = self._answer(data, now, 0)
         if isinstance(reply, bytes):
             self._sent[address] = sent + len(reply)
+        elif reply is not None:
+            return self._counted(reply, address)
+        return reply
+
+    async def _counted(self, pending: Awaitable[Reply], address: str) -> Reply:
+        """Counts an answer that other servers had to give, in the second in which it is sent."""
+        reply = await pending
+        if reply is not None and self._sent.get(address, 0) >= 0:
+            self._sent[address] = self._sent.get(address, 0) + len(reply)
         return reply
 
     def tcp(self, data: bytes, address: str) -> Reply | Awaitable[Reply]:

@@ -224,6 +224,17 @@ def test_a_client_that_received_many_bytes_is_told_to_use_tcp(zone, forwarder, m
     assert len(server.udp(data, "10.1.0.3")) > len(data)
 
 
+async def test_bytes_of_answers_from_other_servers_count_too(zone, forwarder, other, metrics, clock):
+    server = Server(zone, forwarder, metrics, clock, limits=Limits(bytes_per_second=200))
+    for number in range(6):
+        other.answers[OTHER] = relay_of(f"www{number}.example.com 20 A 203.0.113.9")
+        data = bytes(dnslib.DNSRecord.question(f"www{number}.example.com").pack())
+        reply = await settled(server.udp(data, "10.1.0.3"))
+    assert (len(reply), reply[2] & 2, metrics.counts[LIMITED] > 0) == (len(data), 2, True)
+    clock.now += 1.1
+    assert not (await settled(server.udp(data, "10.1.0.3")))[2] & 2
+
+
 async def test_metrics_have_the_names_of_coredns(ask, other, metrics):
     other.answers[OTHER] = relay_of("www.example.com 20 A 203.0.113.9")
     for _ in range(3):

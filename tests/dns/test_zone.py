@@ -117,6 +117,12 @@ def test_an_address_of_the_cluster_has_a_name(zone, address, expected):
     assert [shown(record) for record in zone.reverse(name_of(address)).records] == expected
 
 
+def test_the_name_of_an_endpoint_does_not_end_in_a_hyphen(zone, index):
+    put(index, slice_("db-7", [("2001:db8::", "", True)], family="IPv6"))
+    assert [shown(record) for record in zone.answer(name_of(f"2001-db8--0.{DB}"), AAAA).records] == ["2001:db8::"]
+    assert zone.answer(name_of(f"2001-db8--.{DB}"), AAAA).negative
+
+
 @pytest.mark.parametrize("name", ["3.0.1.10.in-addr.arpa", "1.10.in-addr.arpa", "x.0.1.10.in-addr.arpa", "ip6.arpa"])
 def test_an_address_of_others_is_left_to_others(zone, name):
     assert zone.reverse(name_of(name)) is None
