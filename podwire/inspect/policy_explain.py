@@ -3,11 +3,11 @@
 from ipaddress import ip_address
 from pathlib import Path
 
-from podwire.nriplugins.network.kinds import NAMESPACES, NODES, PODS, POLICIES
+from podwire.nriplugins.network.kinds import DNS_SLICES, NAMESPACES, NODES, PODS, POLICIES, SLICES
 from podwire.nriplugins.network.policy import Explained, Model, explain
 from podwire.nriplugins.network.policy.explain import end
 from podwire.nriplugins.network.policy.policies import policy_of
-from podwire.nriplugins.network.policy.values import pod_of
+from podwire.nriplugins.network.policy.values import dns_server_of, pod_of
 from podwire.protocols.k8sapi.client_side import Client
 from podwire.protocols.k8sapi.watch import Object, metadata
 from podwire.transports import credentials, http_client
@@ -38,6 +38,8 @@ async def read_model(client: Client) -> Model:
         model.put_namespace(_name(namespace), metadata(namespace).get("labels") or {})
     for pod in (await client.list(PODS)).items:
         model.put_pod(pod_of(pod))
+    for slice_ in (await client.list(SLICES, DNS_SLICES)).items:
+        model.put_pod(dns_server_of(slice_))
     for policy in (await client.list(POLICIES)).items:
         model.put_policy(policy_of(policy))
     return model

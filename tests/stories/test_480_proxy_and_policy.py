@@ -161,6 +161,31 @@ def test_policies_judge_the_pod_behind_a_service_and_not_its_address(cluster: Cl
     cluster.kubectl("delete", "service", "only")
 
 
+def test_a_policy_that_allows_the_pods_of_dns_allows_the_dns_server(cluster: Cluster):
+    looks_up = "nslookup kubernetes.default.svc.cluster.local"
+    kubeconfig = cluster.prefix / "var/lib/podwire/kubeconfig"
+
+    def resolves() -> bool:
+        asking = cluster.run(
+            "kubectl", "--kubeconfig", kubeconfig, "exec", "one", "--", "timeout", "3", *looks_up.split()
+        )
+        return asking.returncode == 0
+
+    apply(cluster, policyTypes=["Egress"], egress=[])
+    eventually(lambda: not resolves(), 60)
+    peer = {
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}},
+        "podSelector": {"matchLabels": {"k8s-app": "kube-dns"}},
+    }
+    ports = [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}]
+    apply(cluster, policyTypes=["Egress"], egress=[{"to": [peer], "ports": ports}])
+    eventually(resolves, 60)
+    assert not reaches(cluster, "one", cluster.pods()["two"]["status"]["podIP"])
+    explained = explain(cluster, "kube-system/kube-dns:dns", "one")
+    assert "default/way-out spec.egress[0] allows it" in explained["steps"][-1]["verdict"]
+    cluster.kubectl("delete", "networkpolicy", "way-out")
+
+
 def test_the_way_to_a_node_port_is_explained_by_the_rules_of_its_node(cluster: Cluster):
     cluster.kubectl("expose", "pod", "two", "--name=near", "--port=80", "--target-port=8080", "--selector=name=two")
     spec = {"type": "NodePort", "externalTrafficPolicy": "Local", "externalIPs": ["192.0.2.7"]}

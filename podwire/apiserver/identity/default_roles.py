@@ -301,6 +301,7 @@ system:podwire:network-driver
 system:podwire:nri-network
   read core: namespaces pods
   read networking.k8s.io: networkpolicies
+  read discovery.k8s.io: endpointslices
   read apiextensions.k8s.io: customresourcedefinitions
   read net.podwire.dev: podmeshes podroutes
   patch net.podwire.dev: podmeshes/status podroutes/status

@@ -7,9 +7,9 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from podwire.nriplugins.network.kinds import BUILT_IN, CUSTOM, DEFINITIONS, definition_of
+from podwire.nriplugins.network.kinds import BUILT_IN, CUSTOM, DEFINITIONS, DNS_SLICES, SLICES, definition_of
 from podwire.nriplugins.network.ports import DEFAULT_LIMITS, Limits, Now
-from podwire.protocols.k8sapi.client_side import Client, Informer
+from podwire.protocols.k8sapi.client_side import EVERYWHERE, Client, Informer, Scope
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.status import ApiError
 from podwire.protocols.k8sapi.watch import Change, Deleted, Object, Synced, metadata
@@ -31,7 +31,8 @@ class Informers:
         self._missing = {*BUILT_IN, *CUSTOM}
         self._last_change: dict[Kind, float] = {}
         self.complete = asyncio.Event()
-        """Set once every kind was listed; from then on there is a cache, however old it may become."""
+        """Set once every kind was listed; from then on there is a cache, however old it may become. Not of the DNS
+        servers, which policies allow from the moment that they are known."""
 
     def find(self, kind: Kind, namespace: str, name: str) -> Object | None:
         cache = self._caches.get(kind)
@@ -51,12 +52,13 @@ class Informers:
         async with asyncio.TaskGroup() as parts:
             for kind in BUILT_IN:
                 parts.create_task(self._follow(kind), name=f"watch {kind.resource}")
+            parts.create_task(self._follow(SLICES, DNS_SLICES), name="watch DNS servers")
             for kind in CUSTOM:
                 parts.create_task(self._follow_custom(kind), name=f"watch {kind.resource}")
             parts.create_task(self._follow_definitions(), name="watch definitions")
 
-    async def _follow(self, kind: Kind) -> None:
-        async with self._api.informer(kind) as informer:
+    async def _follow(self, kind: Kind, scope: Scope = EVERYWHERE) -> None:
+        async with self._api.informer(kind, scope) as informer:
             self._caches[kind] = informer
             async for change in informer:
                 self._last_change[kind] = self._now()

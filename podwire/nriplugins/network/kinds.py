@@ -1,7 +1,9 @@
 """The kinds of objects that the plugin watches."""
 
+from podwire.nriplugins.network.policy.values import DNS_NAMESPACE
 from podwire.nriplugins.network.resources import GROUP, VERSION
 from podwire.protocols.k8sapi.builtin import BUILTIN
+from podwire.protocols.k8sapi.client_side import Scope
 from podwire.protocols.k8sapi.kinds import Kind
 
 
@@ -15,11 +17,14 @@ def _builtin(api_version: str, kind: str) -> Kind:
 PODS = _builtin("v1", "Pod")
 NAMESPACES = _builtin("v1", "Namespace")
 NODES = _builtin("v1", "Node")
+SLICES = _builtin("discovery.k8s.io/v1", "EndpointSlice")
 POLICIES = _builtin("networking.k8s.io/v1", "NetworkPolicy")
 DEFINITIONS = _builtin("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 ROUTES = Kind(group=GROUP, version=VERSION, resource="podroutes", kind="PodRoute")
 MESHES = Kind(group=GROUP, version=VERSION, resource="podmeshes", kind="PodMesh")
 
+DNS_SLICES = Scope(namespace=DNS_NAMESPACE, label_selector="kubernetes.io/service-name=kube-dns")
+"""The EndpointSlices of the cluster's DNS, the only ones that are watched."""
 BUILT_IN = (PODS, NAMESPACES, POLICIES)
 CUSTOM = (ROUTES, MESHES)
 

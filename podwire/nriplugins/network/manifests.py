@@ -51,6 +51,7 @@ def _rules() -> list[Object]:
     return [
         _rule([""], ["pods", "namespaces"], READ),
         _rule(["networking.k8s.io"], ["networkpolicies"], READ),
+        _rule(["discovery.k8s.io"], ["endpointslices"], READ),
         _rule(["apiextensions.k8s.io"], ["customresourcedefinitions"], READ),
         _rule([GROUP], custom, READ),
         _rule([GROUP], [f"{resource}/status" for resource in custom], ("patch",)),

@@ -15,11 +15,11 @@ from podwire.linux.errors import LinuxError
 from podwire.linux.net.network import KernelNetwork
 from podwire.linux.values import IP
 from podwire.nriplugins.network.attachment import find_attachment
-from podwire.nriplugins.network.kinds import NAMESPACES, PODS
+from podwire.nriplugins.network.kinds import NAMESPACES, PODS, SLICES
 from podwire.nriplugins.network.policy import Content, Kernel, LocalPod, Model
 from podwire.nriplugins.network.policy.bridges import Bridges, NotEnforceable
 from podwire.nriplugins.network.policy.policies import DIRECTIONS, Broken, policy_of
-from podwire.nriplugins.network.policy.values import Attachment, Pod, pod_of
+from podwire.nriplugins.network.policy.values import Attachment, Pod, dns_server_of, pod_of
 from podwire.nriplugins.network.sandbox import Sandbox
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.watch import Change, Deleted, Object, Synced, key_of, metadata
@@ -261,6 +261,8 @@ class PolicyEnforcer:
                 self._pod(change.object, gone=gone)
             elif kind is NAMESPACES:
                 self._namespace(change.object, gone=gone)
+            elif kind is SLICES:
+                self._dns_server(change.object, gone=gone)
             else:
                 self._policy(change.object, gone=gone)
 
@@ -274,6 +276,13 @@ class PolicyEnforcer:
         else:
             self._in_api.add(pod.uid)
             self.model.put_pod(replace(pod, ips=()) if pod.uid in self._ended else pod)
+
+    def _dns_server(self, object_: Object, *, gone: bool) -> None:
+        server = dns_server_of(object_)
+        if gone:
+            self.model.remove_pod(server.uid)
+        else:
+            self.model.put_pod(server)
 
     def _namespace(self, object_: Object, *, gone: bool) -> None:
         _, name = key_of(object_)

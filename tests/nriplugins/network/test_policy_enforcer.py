@@ -1,14 +1,15 @@
 """Policies on their way into a real kernel: what is in the sets after hooks, changes, restarts and failures."""
 
 import uuid
-from ipaddress import ip_interface
+from ipaddress import ip_address, ip_interface
 
 import pytest
 
 from podwire.linux.net.network import KernelNetwork
 from podwire.linux.proc.namespaces import KernelNamespaces
 from podwire.linux.values import Bridge, Veth
-from podwire.nriplugins.network.kinds import NAMESPACES, PODS, POLICIES
+from podwire.nriplugins.network.kinds import NAMESPACES, PODS, POLICIES, SLICES
+from podwire.nriplugins.network.policy import explain
 from podwire.nriplugins.network.policy.kernel import Kernel
 from podwire.nriplugins.network.policy_enforcer import NOT_ENFORCED, PolicyEnforcer
 from podwire.nriplugins.network.sandbox import Sandbox
@@ -169,3 +170,36 @@ def test_an_unsupported_policy_isolates_the_pods_that_it_selects(node, enforcer)
     one.reconcile([web], [(POLICIES, Updated(policy(ingress=[{}]), bad))])
     assert one.broken == {}
     assert held(node, "egress4") == set()
+
+
+def test_a_dns_server_that_is_not_a_pod_is_meant_by_the_labels_of_dns_pods(node, enforcer):
+    web, server = sandbox("web", 2), ip_address("10.9.0.1")
+    peer = {
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}},
+        "podSelector": {"matchLabels": {"k8s-app": "kube-dns"}},
+    }
+    rule = {"to": [peer], "ports": [{"port": "dns", "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}]}
+    only_dns = policy(policyTypes=["Egress"], egress=[rule])
+    shut = policy("shut", podSelector={})
+    shut["metadata"]["namespace"] = "kube-system"
+    meta = {"name": "podwire-dns", "namespace": "kube-system", "uid": "1"}
+    slice_ = {
+        "metadata": meta,
+        "addressType": "IPv4",
+        "endpoints": [
+            {"addresses": ["10.9.0.1"]},
+            {"addresses": ["10.1.0.9"], "targetRef": {"kind": "Pod", "name": "coredns"}},
+        ],
+        "ports": [{"name": "dns", "port": 53, "protocol": "UDP"}],
+    }
+    one = enforcer()
+    one.reconcile([web], [*known(web, policies=[only_dns, shut]), (SLICES, Added(slice_))])
+    assert held(node, "identity4") == {"10.1.0.2", "10.9.0.1"}, "a pod has the labels of its own"
+    client = one.model.find("default", "web")
+    assert explain(one.model, client, server, 53, "UDP").allowed
+    assert explain(one.model, client, server, 53, "TCP").allowed, "policies do not select what is not a pod"
+    assert not explain(one.model, client, server, 6443, "TCP").allowed
+    assert not explain(one.model, client, ip_address("10.9.0.2"), 53, "UDP").allowed
+    one.reconcile([web], [(SLICES, Deleted(slice_))])
+    assert held(node, "identity4") == {"10.1.0.2"}
+    assert not explain(one.model, client, server, 53, "UDP").allowed

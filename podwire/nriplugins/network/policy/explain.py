@@ -115,15 +115,15 @@ def _ips(model: Model, given: End) -> tuple[IP, ...]:
 
 
 def _egress(model: Model, sender: Pod | None, receiver: Pod | None, to: IP, protocol: int, port: int) -> Judgement:
-    if sender is None:
+    if sender is None or sender.is_process:
         return Judgement(direction=EGRESS, allowed=True, reason="the sender is not a pod with a network of its own")
     return _decide(model, EGRESS, sender, receiver, to, receiver, protocol, port)
 
 
 def _ingress(model: Model, sender: Pod | None, receiver: Pod | None, from_: IP, protocol: int, port: int) -> Judgement:
-    if receiver is None:
+    if receiver is None or receiver.is_process:
         return Judgement(direction=INGRESS, allowed=True, reason="the receiver is not a pod with a network of its own")
-    if sender is None and from_ in model.node_addresses(receiver.node):
+    if (sender is None or sender.is_process) and from_ in model.node_addresses(receiver.node):
         return Judgement(direction=INGRESS, allowed=True, reason="a pod can always be reached from its own node")
     return _decide(model, INGRESS, receiver, sender, from_, receiver, protocol, port)
 

@@ -244,7 +244,7 @@ class Model:
 
     def selected(self, pod: Pod, direction: str) -> list[Policy]:
         """The policies that isolate a pod in a direction, by name."""
-        if pod.host_network:
+        if pod.host_network or pod.is_process:
             return []
         shelf = self._selecting.get(pod.namespace, {})
         near = [policy for anchor_ in (None, *pod.labels.items()) for policy in shelf.get(anchor_, {}).values()]

@@ -11,6 +11,8 @@ from podwire.linux.values import IP
 PROTOCOLS = {"TCP": 6, "UDP": 17, "SCTP": 132}
 _FINAL = frozenset(("Succeeded", "Failed"))
 NAME_LABEL = "kubernetes.io/metadata.name"
+DNS_NAMESPACE, DNS_LABELS = "kube-system", {"k8s-app": "kube-dns"}
+"""The labels by which policies allow the DNS server of a cluster, whichever program it is."""
 
 NamedPort = tuple[str, str]
 """Protocol and name of a container's port."""
@@ -29,6 +31,8 @@ class Pod:
     ports: Mapping[NamedPort, int] = field(default_factory=dict)
     host_network: bool = False
     """A pod on the host's network: no policy selects it, and peers see it as an address."""
+    is_process: bool = False
+    """A server that is not a pod: no policy selects it, but peers mean it by its labels."""
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
@@ -48,6 +52,31 @@ def pod_of(manifest: Mapping[str, Any]) -> Pod:
         node=spec.get("nodeName") or "",
         ports=named_ports(spec),
         host_network=bool(spec.get("hostNetwork")),
+    )
+
+
+def dns_server_of(slice_: Mapping[str, Any]) -> Pod:
+    """From an EndpointSlice of the Service kube-dns: its servers that are not pods, such as `podwire dns`."""
+    metadata = slice_.get("metadata") or {}
+    addresses = [
+        address
+        for endpoint in slice_.get("endpoints") or ()
+        if (endpoint.get("targetRef") or {}).get("kind") != "Pod"
+        for address in endpoint.get("addresses") or ()
+    ]
+    ports = {
+        (port.get("protocol") or "TCP", port["name"]): port["port"]
+        for port in slice_.get("ports") or ()
+        if port.get("name") and port.get("port")
+    }
+    return Pod(
+        uid=f"dns-server {metadata.get('uid', '')}",
+        namespace=DNS_NAMESPACE,
+        name=metadata.get("name", ""),
+        labels=DNS_LABELS,
+        ips=tuple(map(ip_address, addresses)) if slice_.get("addressType") in ("IPv4", "IPv6") else (),
+        ports=ports,
+        is_process=True,
     )
 
 
