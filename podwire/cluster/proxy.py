@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import logging
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from podwire.transports.clock import SystemClock
 _log = logging.getLogger("podwire.proxy")
 
 USER_AGENT = "podwire-proxy"
+METRICS_PORT = 10249
 GRACE = 0.5
 """Seconds for requests in flight when a server stops."""
 FIRST_RESTART, LONGEST_RESTART = 0.5, 10.0
@@ -40,7 +42,7 @@ class Options:
     """Addresses of pods; empty: the ranges of this node, as its Node object has them."""
     healthz: tuple[str, int] | None = ("0.0.0.0", 10256)
     """Where /healthz and /livez are served; None: nowhere."""
-    metrics: tuple[str, int] | None = ("127.0.0.1", 10249)
+    metrics: tuple[str, int] | None = ("127.0.0.1", METRICS_PORT)
     """Where /metrics and /proxyMode are served; None: nowhere."""
 
 
@@ -67,7 +69,7 @@ async def run(options: Options) -> None:
         http = await stack.enter_async_context(connecting)
         sctp = has_sctp()
         settings = ProxySettings(node=options.node, pods=options.pods, bridged=bridged, sctp=sctp)
-        proxy = Proxy(Client(http), SystemClock(), kernel, conntrack, settings, listen=_listen)
+        proxy = Proxy(Client(http), SystemClock(), kernel, conntrack, settings, listen=listen)
         for where, handler in ((options.healthz, proxy.health.answer), (options.metrics, proxy.health.answer_metrics)):
             if where is not None:
                 await _serve(stack, where, handler)
@@ -75,9 +77,27 @@ async def run(options: Options) -> None:
         await proxy.run()
 
 
-async def _listen(port: int, handler: Handler) -> http_server.HttpServer:
-    """Answers at all IPv4 addresses of the node."""
-    return await http_server.serve(handler, host="0.0.0.0", port=port)
+class _Servers:
+    """The servers of one port, one for each address family."""
+
+    def __init__(self, servers: list[http_server.HttpServer]) -> None:
+        self._servers = servers
+
+    async def close(self, grace: float = GRACE) -> None:
+        for server in self._servers:
+            await server.close(grace)
+
+
+async def listen(port: int, handler: Handler) -> _Servers:
+    """Answers at all addresses of the node; a kernel without IPv6 has none of that family. Raises OSError."""
+    servers = [await http_server.serve(handler, host="0.0.0.0", port=port)]
+    try:
+        servers.append(await http_server.serve(handler, host="::", port=port))
+    except OSError as error:
+        if error.errno not in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
+            await _Servers(servers).close(0)
+            raise
+    return _Servers(servers)
 
 
 async def _serve(stack: contextlib.AsyncExitStack, where: tuple[str, int], handler: Handler) -> None:

@@ -4,6 +4,7 @@ A Service with `externalTrafficPolicy: Local` has a health check port: a load ba
 traffic only to nodes with an endpoint.
 """
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
@@ -89,26 +90,44 @@ class HealthPorts:
 
     def __init__(self, listen: Listen, health: Health) -> None:
         self._listen, self._health = listen, health
+        self._ports: Mapping[int, tuple[Name, int]] = {}
         self._servers: dict[int, tuple[Name, Listening]] = {}
         self._counts: dict[Name, int] = {}
+        self._failed: dict[int, Name] = {}
+        """Ports that others have; each is reported once."""
+        self._lock = asyncio.Lock()
 
     async def sync(self, ports: Mapping[int, tuple[Name, int]]) -> None:
         """Opens and closes servers; `ports` has the Service of each, and its ready endpoints on this node."""
-        self._counts = dict(ports.values())
-        for port, (name, server) in list(self._servers.items()):
-            if port not in ports or ports[port][0] != name:
-                del self._servers[port]
-                await server.close(0.1)
-        for port, (name, _) in ports.items():
+        self._counts, self._ports = dict(ports.values()), ports
+        async with self._lock:
+            for port, (name, server) in list(self._servers.items()):
+                if port not in ports or ports[port][0] != name:
+                    del self._servers[port]
+                    await server.close(0.1)
+            await self._open_missing()
+
+    async def keep_trying(self, seconds: float) -> None:
+        """Opens ports that others had, as soon as they are free; works until cancelled."""
+        while True:
+            await asyncio.sleep(seconds)
+            async with self._lock:
+                await self._open_missing()
+
+    async def _open_missing(self) -> None:
+        for port, (name, _) in self._ports.items():
             if port in self._servers:
                 continue
             try:
                 self._servers[port] = name, await self._listen(port, self._handler(name))
+                self._failed.pop(port, None)
             except OSError as error:
-                _log.warning(
-                    "cannot listen at the health check port of a Service",
-                    extra={"service": "/".join(name), "port": port, "error": str(error)},
-                )
+                if self._failed.get(port) != name:
+                    _log.warning(
+                        "cannot listen at the health check port of a Service yet",
+                        extra={"service": "/".join(name), "port": port, "error": str(error)},
+                    )
+                self._failed[port] = name
 
     async def close(self) -> None:
         await self.sync({})

@@ -58,6 +58,8 @@ OURS = Scope(label_selector=f"!{OTHER_PROXY},!{HEADLESS}")
 class Limits:
     audit: float = 2.0
     """Seconds between looks at the table, whether others have changed it."""
+    health: float = 5.0
+    """Seconds between attempts to listen at health check ports that others have."""
     first_retry: float = 0.1
     longest_retry: float = 10.0
 
@@ -117,6 +119,7 @@ class Proxy:
             group.create_task(self._follow_node(), name="watch node")
             group.create_task(self._sync_changes(), name="sync")
             group.create_task(self._audit(), name="audit")
+            group.create_task(self._health_ports.keep_trying(self._settings.limits.health), name="health ports")
 
     def _services(self) -> Follower[ServiceObject]:
         model = self.model

@@ -2,10 +2,15 @@
 
 import asyncio
 import json
+import socket
 
-from podwire.protocols.k8sapi.server_side import Request
+import pytest
+
+from podwire.cluster import proxy
+from podwire.protocols.k8sapi.server_side import Request, Response
 from podwire.proxy.health import LATE, Health, HealthPorts
 from podwire.proxy.metrics import ProxyMetrics
+from tests.eventually import eventually_async
 
 
 class Clock:
@@ -91,3 +96,49 @@ def test_each_health_check_port_has_a_server_that_counts_endpoints_of_this_node(
         assert servers[30001].closed
 
     asyncio.run(play())
+
+
+def test_a_health_check_port_that_others_had_is_opened_when_it_is_free():
+    _, health, _ = made()
+    taken, tried = {30001}, []
+
+    async def listen(port, _handler):
+        tried.append(port)
+        if port in taken:
+            raise OSError("in use")
+        return Server()
+
+    async def play() -> None:
+        ports = HealthPorts(listen, health)
+        await ports.sync({30001: (("default", "web"), 1)})
+        trying = asyncio.create_task(ports.keep_trying(0.001))
+        await eventually_async(lambda: len(tried) > 3)
+        taken.clear()
+        await eventually_async(lambda: 30001 in ports._servers)
+        count = len(tried)
+        await asyncio.sleep(0.02)
+        assert len(tried) == count
+        trying.cancel()
+        await ports.close()
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
+async def test_health_check_ports_answer_in_both_families(address):
+    async def answer(_request) -> Response:
+        return Response(status=200, body=b"fine")
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    servers = await proxy.listen(port, answer)
+    try:
+        reader, writer = await asyncio.open_connection(address, port)
+        writer.write(b"GET / HTTP/1.0\r\n\r\n")
+        assert b"fine" in await reader.read()
+        writer.close()
+        with pytest.raises(OSError, match="in use"):
+            await proxy.listen(port, answer)
+    finally:
+        await servers.close(0)

@@ -19,7 +19,8 @@ NODE = "/api/v1/nodes/node-1/proxy"
 KUBELET = ("metrics", "metrics/resource", "metrics/cadvisor", "metrics/probes")
 FUNCTIONS = {
     "sum", "by", "rate", "histogram_quantile", "topk", "le", "code", "verb", "name", "result", "namespace", "pod",
-    "container", "operation", "operation_type", "request_kind", "probe_type", "job", "container_state",
+    "container", "operation", "operation_type", "request_kind", "probe_type", "job", "container_state", "rcode", "zone",
+    "to",
 }  # fmt: skip
 
 pytestmark = pytest.mark.timeout(300)
@@ -118,6 +119,11 @@ def served(cluster: Cluster) -> dict[str, set[str]]:
         "curl", "-sSk", "-H", f"Authorization: Bearer {token}", f"https://{kubelet}:10250/metrics/resource"
     )
     assert "node_cpu_usage_seconds_total" in direct
+    texts["proxy"] = cluster.output("curl", "-sS", f"http://{kubelet}:10249/metrics")
+    servers = json.loads(cluster.kubectl("get", "endpointslices", "-n", "kube-system", "-o", "json"))["items"]
+    [server] = [row for row in servers if row["metadata"]["labels"]["kubernetes.io/service-name"] == "kube-dns"]
+    port = next(row["port"] for row in server["ports"] if row["name"] == "metrics")
+    texts["dns"] = cluster.output("curl", "-sS", f"http://{server['endpoints'][0]['addresses'][0]}:{port}/metrics")
     return {name: set(re.findall(r"^# TYPE (\S+)", text, re.MULTILINE)) for name, text in texts.items()}
 
 
@@ -128,6 +134,8 @@ def test_every_metric_of_the_dashboard_is_served(cluster: Cluster):
     assert "scheduler_schedule_attempts_total" in names["scheduler"]
     assert "kubelet_runtime_operations_total" in names["metrics"]
     assert "prober_probe_total" in names["metrics/probes"]
+    assert "kubeproxy_sync_proxy_rules_duration_seconds" in names["proxy"]
+    assert "coredns_dns_requests_total" in names["dns"]
     assert all("process_resident_memory_bytes" in names[part] for part in ("apiserver", "scheduler", "metrics"))
     everything = set().union(*names.values())
     dashboard = json.loads((ROOT / "deploy/grafana-dashboard.json").read_text())

@@ -177,7 +177,8 @@ def _kubelet(node: Node, endpoint: str) -> Component:
         image_gc=_IMAGE_GC,
         local_path_kubeconfig=inside.identity("local-path"),
     )
-    services = proxy.Options(node=node.name, kubeconfig=inside.identity("proxy"), pods=node.pod_ranges)
+    metrics = ("0.0.0.0" if node.record.own else "127.0.0.1", proxy.METRICS_PORT)  # a Prometheus of the host reads them
+    services = proxy.Options(node=node.name, kubeconfig=inside.identity("proxy"), pods=node.pod_ranges, metrics=metrics)
 
     async def work(ready: Ready) -> None:
         ready()
