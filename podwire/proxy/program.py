@@ -60,7 +60,9 @@ STATIC = ("frontends", "local_ids", "endpoints", "refused", "dropped", "cluster_
 RANGES = ("limited", "sources")
 REJECT = "goto refused"
 
-_DNAT, _BEFORE_DNAT, _FILTER = -100, -110, 0
+_DNAT, _BEFORE_DNAT, _FILTER = -101, -110, 0
+"""Before -100, which the host ports of CNI plugins have: of chains with one priority, those that were made last come
+first. A node port wins over a host port of the same number, as with kube-proxy's iptables rules."""
 _SNAT = 95
 """Before the chains of CNI plugins, and before that of `podwire up` which exempts pods from masquerading."""
 _LIST, _ID, _BEHIND, _KEY = 0, 1, 3, 8

@@ -1,8 +1,11 @@
 """The rules in the kernel, with real sockets in network namespaces."""
 
+import select
+import socket
+import struct
 import subprocess
 from collections import Counter
-from ipaddress import ip_network
+from ipaddress import ip_address, ip_network
 
 import pytest
 
@@ -11,9 +14,11 @@ from podwire.linux.proc.namespaces import visit
 from podwire.proxy.audit import Audit
 from podwire.proxy.conntrack import UDP, stale
 from podwire.proxy.kernel import SETS
+from podwire.proxy.node_sysctls import has_sctp
 from podwire.proxy.program import TABLE, TARGETS
-from podwire.proxy.values import Port
+from podwire.proxy.values import PROTOCOLS, Port
 from tests.eventually import eventually
+from tests.nriplugins.network.policy.support import opened, sctp_init
 from tests.proxy.objects import ENDING, NAME, service, slice_
 from tests.proxy.world import SETTINGS
 
@@ -21,6 +26,7 @@ VIPS = {4: "10.96.0.10", 6: "fd00:96::10"}
 BOTH = tuple(VIPS.values())
 PORTS = (("", 6, 8080), ("udp", 17, 8080))
 BALANCER = "10.99.0.1"
+SCTP = PROTOCOLS["SCTP"]
 
 
 def put(world, *names: str, version: int = 4, given=None, state: int = 3, tell: bool = True) -> None:
@@ -212,6 +218,52 @@ def test_it_is_noticed_when_others_flush_the_table(world, meddling):
     world.kernel.replace(world.model.everything(), SETTINGS)
     assert audit.look()
     assert world.ask("b", VIPS[4])[0] == "a"
+
+
+HOST_PORTS = """
+table inet host-ports {
+  chain prerouting { type nat hook prerouting priority dstnat; fib daddr type local dnat ip to tcp dport map @ports; }
+  chain output { type nat hook output priority -100; fib daddr type local dnat ip to tcp dport map @ports; }
+  map ports { type inet_service : ipv4_addr . inet_service; elements = { 30080 : 10.1.0.13 . 8080 }; }
+}
+"""
+
+
+@pytest.mark.parametrize("is_first", [True, False], ids=["host ports first", "host ports last"])
+def test_a_node_port_wins_over_a_host_port_of_the_same_number(world, is_first):
+    world.kernel.remove()
+    try:
+        if is_first:
+            nft(world, HOST_PORTS)
+        world.kernel.replace([], SETTINGS)
+        if not is_first:
+            nft(world, HOST_PORTS)
+        assert world.ask("outside", "10.2.0.1", 30080)[0] == "c"
+        put(world, "b", given=service(ports=(NODE_PORT,)))
+        for client in ("outside", "node", "a"):
+            assert {world.ask(client, "10.2.0.1", 30080)[0] for _ in range(5)} == {"b"}
+        put(world, "b", given=service())
+        assert world.ask("outside", "10.2.0.1", 30080)[0] == "c", "without a node port the host port is there"
+    finally:
+        nft(world, "delete", "table", "inet", "host-ports")
+
+
+@pytest.mark.skipif(not has_sctp(), reason="the kernel does not follow SCTP connections")
+@pytest.mark.parametrize("version", [4, 6])
+def test_sctp_packets_reach_an_endpoint_with_its_address_and_port(world, version):
+    given = service(cluster_ips=BOTH, ports=(Port("sctp", SCTP, 80),))
+    world.model.put_service(NAME, given)
+    endpoint = slice_(world.endpoint("b", version), ports=(("sctp", SCTP, 8080),), version=version)
+    world.model.put_slice(("default", "slice"), endpoint)
+    world.tell()
+    source, server, vip = (ip_address(text) for text in (world.ip("a", version), world.ip("b", version), VIPS[version]))
+    with opened(world.paths["b"], server, socket.SOCK_RAW, 0, SCTP) as listener:
+        with opened(world.paths["a"], source, socket.SOCK_RAW, 0, SCTP) as sender:
+            sender.sendto(sctp_init(40001, 80), (str(vip), 0))
+        select.select([listener], [], [], 5)
+        packet = listener.recv(200)
+    ports = packet[20:24] if version == 4 else packet[:4]  # raw sockets have the header of IPv4 only
+    assert struct.unpack(">HH", ports) == (40001, 8080)
 
 
 def test_tables_of_others_are_left_alone_and_nft_can_show_ours(world):

@@ -253,11 +253,7 @@ def tcp(here, there, source, destination, port, from_port) -> Iterator[Ends]:
 @contextmanager
 def sctp(here, there, source, destination, port, from_port) -> Iterator[Ends]:
     """By hand: this kernel may have no such sockets."""
-    marked = from_port.to_bytes(4, "big")
-    init = struct.pack(">BBHIIHHI", 1, 0, 20, from_port, 65535, 1, 1, from_port)
-    head = struct.pack(">HHI", from_port, port, 0)
-    packet = head + bytes(4) + init
-    packet = head + struct.pack("<I", crc32c(packet)) + init
+    marked, packet = from_port.to_bytes(4, "big"), sctp_init(from_port, port)
     listening = opened(there, destination, socket.SOCK_RAW, 0, PROTOCOLS["SCTP"])
     with listening as listener, opened(here, source, socket.SOCK_RAW, 0, PROTOCOLS["SCTP"]) as sender:
         with suppress(PermissionError):
@@ -281,6 +277,13 @@ def icmp(here, there, source, destination, port, from_port) -> Iterator[Ends]:
         with suppress(PermissionError):
             sender.sendto(request, (str(destination), port))
         yield Ends(listener, marked)
+
+
+def sctp_init(from_port: int, port: int) -> bytes:
+    """Returns the packet that opens a connection, with the port of the sender in its tags."""
+    init = struct.pack(">BBHIIHHI", 1, 0, 20, from_port, 65535, 1, 1, from_port)
+    head = struct.pack(">HHI", from_port, port, 0)
+    return head + struct.pack("<I", crc32c(head + bytes(4) + init)) + init
 
 
 def crc32c(data: bytes) -> int:
