@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 
 from podwire import controllers
 from podwire.apiserver import Assembled
+from podwire.apiserver.identity.legacy_tokens import LegacyTokenSigner
 from podwire.apiserver.identity.request_signing import RequestSigner
 from podwire.apiserver.ports import Store
 from podwire.apiserver.registry import Registry
@@ -67,7 +68,14 @@ async def _run(assembled: Assembled, names: frozenset[str], election: Election |
     feed = StoreFeed(engine.store, engine.registry)
     root_ca = assembled.pki.authority_pem.decode()
     await controllers.run(
-        client, feed, engine.clock, root_ca=root_ca, names=names, election=election, signer=RequestSigner(assembled.pki)
+        client,
+        feed,
+        engine.clock,
+        root_ca=root_ca,
+        names=names,
+        election=election,
+        signer=RequestSigner(assembled.pki),
+        token_signer=LegacyTokenSigner(assembled.pki.account_key),
     )
 
 

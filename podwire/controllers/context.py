@@ -33,6 +33,14 @@ class Signer(Protocol):
         ...
 
 
+class TokenSigner(Protocol):
+    """Signs the tokens of Secrets; the cluster hands in the key of service accounts."""
+
+    def sign(self, namespace: str, name: str, uid: str, secret: str) -> str:
+        """Returns a token for a service account that is valid as long as the Secret contains it."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
     api: Client
@@ -42,7 +50,9 @@ class Context:
     clock: Clock
     root_ca: str = ""
     signer: Signer | None = None
-    """None: certificate requests are not signed."""
+    """None: certificate requests are neither approved nor signed."""
+    token_signer: TokenSigner | None = None
+    """None: Secrets for tokens are not filled."""
     limits: Limits = DEFAULT
     tainted: Callable[[str, Sequence[Taint]], None] = _ignore_taints
     """Called with the taints of each node."""

@@ -19,6 +19,7 @@ def builtin(api_version: str, kind: str) -> Kind:
 NAMESPACES = builtin("v1", "Namespace")
 PODS = builtin("v1", "Pod")
 CONFIG_MAPS = builtin("v1", "ConfigMap")
+SECRETS = builtin("v1", "Secret")
 SERVICE_ACCOUNTS = builtin("v1", "ServiceAccount")
 EVENTS = builtin("v1", "Event")
 QUOTAS = builtin("v1", "ResourceQuota")

@@ -1,11 +1,12 @@
 """Runs controllers on one feed."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from podwire.controllers.context import Context, Controller, Signer
+from podwire.controllers.context import Context, Controller, Signer, TokenSigner
 from podwire.controllers.garbage_collector import Collector
 from podwire.controllers.graph import Graph
 from podwire.controllers.kinds import DEFINITIONS, KnownKinds
@@ -13,10 +14,12 @@ from podwire.controllers.leader_election import Election, LeaderElector
 from podwire.controllers.limits import DEFAULT, Limits
 from podwire.controllers.metadata import PartialObject, resource_of
 from podwire.controllers.ports import Absent, Complete, Feed, FeedEvent, Present
-from podwire.controllers.registry import ALL, REGISTRATIONS, Registration
+from podwire.controllers.registry import ALL, KEY_OPTIONS, REGISTRATIONS, Registration
 from podwire.controllers.taint_eviction import Evictions
 from podwire.interfaces import Clock
 from podwire.protocols.k8sapi.client_side import Client
+
+log = logging.getLogger(__name__)
 
 
 async def run(
@@ -29,14 +32,13 @@ async def run(
     names: Iterable[str] = ALL,
     election: Election | None = None,
     signer: Signer | None = None,
+    token_signer: TokenSigner | None = None,
 ) -> None:
     """Runs the controllers of these names until cancelled; if one part fails, all stop.
 
     With an election, those of each lease start when this process holds it. They then receive everything that exists.
-    LostLease stops all.
+    LostLease stops all. Controllers without the key that they need do not run; a log line names them.
     """
-    wanted = [registration for registration in REGISTRATIONS if registration.name in set(names)]
-    whole = frozenset(resource_of(kind) for registration in wanted for kind in registration.whole)
     context = Context(
         api=api,
         graph=Graph(),
@@ -45,7 +47,10 @@ async def run(
         root_ca=root_ca,
         limits=limits,
         signer=signer,
+        token_signer=token_signer,
     )
+    wanted = _with_their_keys([row for row in REGISTRATIONS if row.name in set(names)], context)
+    whole = frozenset(resource_of(kind) for registration in wanted for kind in registration.whole)
     dispatcher = Dispatcher(context.graph, context.kinds, limits)
     leases = dict.fromkeys(registration.lease if election is not None else "" for registration in wanted)
     async with asyncio.TaskGroup() as parts:
@@ -58,6 +63,16 @@ async def run(
                 parts.create_task(_lead(elector, start), name=lease)
             else:
                 start()
+
+
+def _with_their_keys(registrations: Sequence[Registration], context: Context) -> list[Registration]:
+    """Returns the controllers that have the keys which they need."""
+    keys = {"signer": context.signer, "token_signer": context.token_signer}
+    for key, options in KEY_OPTIONS.items():
+        off = [row.name for row in registrations if row.needs == key and keys[key] is None]
+        if off:
+            log.warning("controllers are off without a key", extra={"controllers": ", ".join(off), "options": options})
+    return [row for row in registrations if not row.needs or keys[row.needs] is not None]
 
 
 async def _lead(elector: LeaderElector, start: Callable[[], None]) -> None:

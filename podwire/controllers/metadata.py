@@ -12,7 +12,9 @@ from podwire.objects.times import parse
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.watch import Object
 
-_PODS, _CLAIMS = ("", "pods"), ("resource.k8s.io", "resourceclaims")
+_PODS, _CLAIMS, _SECRETS = ("", "pods"), ("resource.k8s.io", "resourceclaims"), ("", "secrets")
+ACCOUNT_NAME = "kubernetes.io/service-account.name"
+"""The annotation of a Secret with the token of a service account."""
 _FINISHED = ("Succeeded", "Failed")
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
@@ -81,6 +83,18 @@ class _Claim(msgspec.Struct):
     status: _ClaimStatus = msgspec.field(default_factory=_ClaimStatus)
 
 
+class _SecretMarks(msgspec.Struct, rename={"account": ACCOUNT_NAME}):
+    account: str = ""
+
+
+class _SecretMetadata(Metadata, frozen=True, rename="camel"):
+    annotations: _SecretMarks | None = None
+
+
+class _Secret(msgspec.Struct):
+    metadata: _SecretMetadata
+
+
 class PodState(msgspec.Struct, frozen=True, gc=False):
     """The state of a pod that its controllers decide on."""
 
@@ -114,6 +128,8 @@ class PartialObject(msgspec.Struct, frozen=True, gc=False):
     """The uids of a claim's consumers; None if unknown."""
     pod: PodState | None = None
     """The state of a pod; None if unknown."""
+    account: str = ""
+    """The service account that a Secret names."""
     json: bytes = b""
     """The whole object, for the kinds that some controller reads; without its resourceVersion."""
 
@@ -185,10 +201,12 @@ def resource_of(kind: Kind) -> tuple[str, str]:
 
 
 _decode_whole = msgspec.json.Decoder().decode
-_decode: Callable[[bytes], _Object | _Pod | _Claim] = msgspec.json.Decoder(_Object).decode
-_DECODERS: dict[tuple[str, str], Callable[[bytes], _Object | _Pod | _Claim]] = {
+_Read = _Object | _Pod | _Claim | _Secret
+_decode: Callable[[bytes], _Read] = msgspec.json.Decoder(_Object).decode
+_DECODERS: dict[tuple[str, str], Callable[[bytes], _Read]] = {
     _PODS: msgspec.json.Decoder(_Pod).decode,
     _CLAIMS: msgspec.json.Decoder(_Claim).decode,
+    _SECRETS: msgspec.json.Decoder(_Secret).decode,
 }
 
 
@@ -196,13 +214,13 @@ def from_json(kind: Kind, json: bytes, resource_version: str = "", *, whole: boo
     """Decodes an object's JSON at a third of the cost of decoding all of it; `resource_version` overrides the
     object's. `whole` keeps the JSON."""
     read = _DECODERS.get(resource_of(kind), _decode)(json)
-    metadata = read.metadata
+    metadata: Metadata = read.metadata
     if resource_version:
         metadata = msgspec.structs.replace(metadata, resource_version=resource_version)
     return _seen(kind, metadata, read, json if whole else b"")
 
 
-def _seen(kind: Kind, metadata: Metadata, read: _Object | _Pod | _Claim, json: bytes) -> PartialObject:
+def _seen(kind: Kind, metadata: Metadata, read: _Read, json: bytes) -> PartialObject:
     match read:
         case _Pod(spec=spec, status=status):
             on_node = bool(spec.node_name) and status.phase not in _FINISHED
@@ -214,6 +232,9 @@ def _seen(kind: Kind, metadata: Metadata, read: _Object | _Pod | _Claim, json: b
         case _Claim():
             holders = frozenset(consumer.uid for consumer in read.status.reserved_for)
             return PartialObject(kind, metadata, holders=holders, json=json)
+        case _Secret(metadata=_SecretMetadata(annotations=marks)):
+            plain = msgspec.convert(metadata, Metadata, from_attributes=True)
+            return PartialObject(kind, plain, account=marks.account if marks else "", json=json)
     return PartialObject(kind, metadata, json=json)
 
 
@@ -221,4 +242,7 @@ def from_object(kind: Kind, object_: Object, *, whole: bool = False) -> PartialO
     """Converts an object, or its metadata alone; `whole` keeps all of it."""
     if whole or (resource_of(kind) == _PODS and "spec" in object_):
         return from_json(kind, msgspec.json.encode(object_), whole=whole)
+    if resource_of(kind) == _SECRETS:
+        read = msgspec.convert(object_, _Secret)
+        return _seen(kind, read.metadata, read, b"")
     return PartialObject(kind, msgspec.convert(object_, _Object).metadata)

@@ -8,6 +8,7 @@ of the kinds that it names.
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from podwire.controllers.account_tokens import AccountTokens
 from podwire.controllers.apps.daemon_set import DaemonSets
 from podwire.controllers.apps.deployment import Deployments
 from podwire.controllers.apps.replica_set import ReplicaSets, ReplicationControllers
@@ -76,6 +77,12 @@ from podwire.protocols.k8sapi.kinds import Kind
 
 COLLECTOR, TAINT_EVICTION = "garbage-collector-controller", "taint-eviction-controller"
 
+KEY_OPTIONS = {
+    "signer": "--cluster-signing-cert-file, --cluster-signing-key-file",
+    "token_signer": "--service-account-private-key-file",
+}
+"""The options of `podwire controllers` that hand in each key of the context."""
+
 
 @dataclass(frozen=True, slots=True)
 class Registration:
@@ -88,6 +95,8 @@ class Registration:
     """The kinds that it reads from the graph as whole objects."""
     lease: str = STOCK_LEASE
     """Only the holder of this lease runs it. Empty: it always runs, as what upstream's API server does by itself."""
+    needs: str = ""
+    """The key of the context without which it does not run; one of KEY_OPTIONS."""
 
 
 REGISTRATIONS: tuple[Registration, ...] = (
@@ -157,8 +166,9 @@ REGISTRATIONS: tuple[Registration, ...] = (
         (BUDGETS, PODS, REPLICA_SETS, DEPLOYMENTS, STATEFUL_SETS, REPLICATION_CONTROLLERS),
     ),
     Registration(Autoscalers.name, Autoscalers, (AUTOSCALERS,), (AUTOSCALERS, PODS)),
-    Registration(ApprovingController.name, ApprovingController, whole=(SIGNING_REQUESTS,)),
-    Registration(SigningController.name, SigningController, (SIGNING_REQUESTS,), (SIGNING_REQUESTS,)),
+    Registration(AccountTokens.name, AccountTokens, needs="token_signer"),
+    Registration(ApprovingController.name, ApprovingController, whole=(SIGNING_REQUESTS,), needs="signer"),
+    Registration(SigningController.name, SigningController, (SIGNING_REQUESTS,), (SIGNING_REQUESTS,), needs="signer"),
     Registration(CleanerController.name, CleanerController, whole=(SIGNING_REQUESTS,)),
     Registration(ServiceCidrController.name, ServiceCidrController, (SERVICE_CIDRS,), (SERVICE_CIDRS,)),
     Registration(MirroringController.name, MirroringController, whole=(SERVICES, ENDPOINTS, ENDPOINT_SLICES)),

@@ -1,10 +1,11 @@
 """`podwire controllers` beside an API server that runs none."""
 
 import asyncio
+import base64
 
 import pytest
 
-from podwire.controllers.kinds import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS
+from podwire.controllers.kinds import CONFIG_MAPS, NAMESPACES, SECRETS, SERVICE_ACCOUNTS
 from podwire.protocols.k8sapi.client_side import Client
 from podwire.protocols.k8sapi.status import ApiError
 from podwire.transports.credentials import load
@@ -60,6 +61,49 @@ async def test_controllers_create_the_objects_of_a_new_namespace(server, api, da
     await api.delete(NAMESPACES, "shop")
     await become(False, lambda: api.get(NAMESPACES, "shop"))
     assert working.stop() == 0
+
+
+async def test_controllers_sign_with_the_keys_that_they_are_given(server, api, daemon, tmp_path):
+    metadata = {"name": "robot", "namespace": "default"}
+    await api.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
+    marked = {**metadata, "annotations": {"kubernetes.io/service-account.name": "robot"}}
+    type_ = "kubernetes.io/service-account-token"
+    await api.create({"apiVersion": "v1", "kind": "Secret", "type": type_, "metadata": marked})
+    without = daemon("controllers", "--kubeconfig", server)
+    without.wait_for("controllers=serviceaccount-token-controller")
+    assert without.stop() == 0
+
+    keys = tmp_path / "pki"
+    authority = ("--cluster-signing-cert-file", f"{keys}/ca.crt", "--cluster-signing-key-file", f"{keys}/ca.key")
+    working = daemon(
+        "controllers", "--kubeconfig", server, *authority, "--service-account-private-key-file", f"{keys}/sa.key"
+    )
+    token = await eventually_async(lambda: _token(api))
+    review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
+    status = (await api.create(review))["status"]
+    assert status["user"]["username"] == "system:serviceaccount:default:robot"
+    assert working.stop() == 0
+
+
+async def _token(api):
+    data = (await api.get(SECRETS, "robot", "default")).get("data") or {}
+    return base64.b64decode(data.get("token") or "").decode()
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        (("--cluster-signing-cert-file", "ca.crt"), "--cluster-signing-key-file must be given together"),
+        (("--service-account-private-key-file", "ca.crt"), "ca.crt: cannot parse the private key"),
+        (("--service-account-private-key-file", "none"), "none"),
+    ],
+)
+def test_keys_that_cannot_be_used_are_named(podwire, server, tmp_path, options, error):
+    option, file = options
+    done = podwire("controllers", "--kubeconfig", server, option, str(tmp_path / "pki" / file))
+    assert done.returncode == 1
+    assert error in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_a_kubeconfig_that_is_not_there_is_named(podwire, tmp_path):

@@ -6,6 +6,7 @@ import contextlib
 import pytest
 
 from podwire import controllers
+from podwire.apiserver.identity.legacy_tokens import LegacyTokenSigner
 from podwire.apiserver.identity.request_signing import RequestSigner
 from podwire.cluster.apiserver import Options, running
 from podwire.cluster.apiserver_controllers import IDENTITY, StoreFeed
@@ -20,6 +21,10 @@ from tests.controllers.leases import hold_lease
 from tests.eventually import eventually_async
 
 ADMIN = Certificate("admin", ("system:masters",))
+
+
+def signers(pki):
+    return {"signer": RequestSigner(pki), "token_signer": LegacyTokenSigner(pki.account_key)}
 
 
 class CountingHttp:
@@ -122,7 +127,7 @@ async def cluster(tmp_path, limits, clock):
         client, worker = Client(LoopbackHttp(handler, ADMIN)), CountingHttp(LoopbackHttp(handler, IDENTITY))
         feed = StoreFeed(server.assembled.engine.store, server.assembled.engine.registry)
         pki = server.assembled.pki
-        work = controllers.run(Client(worker), feed, clock, root_ca="PEM", limits=limits, signer=RequestSigner(pki))
+        work = controllers.run(Client(worker), feed, clock, root_ca="PEM", limits=limits, **signers(pki))
         task = asyncio.create_task(work)
         await eventually_async(lambda: _exists(client))
         await hold_lease(client)

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Collection, Mapping
 from typing import Protocol
 
-from podwire.apiserver.identity.tokens import BadToken, Claims, Tokens
+from podwire.apiserver.identity.tokens import BadToken, Claims, LegacyClaims, Tokens
 from podwire.apiserver.identity.users import (
     ANONYMOUS_USER,
     AUTHENTICATED,
@@ -37,6 +37,10 @@ class AccountLookup(Protocol):
 
     async def bound_exists(self, kind: str, namespace: str, name: str, uid: str) -> bool:
         """Returns whether the Pod, Secret or Node (which has no namespace) exists."""
+        ...
+
+    async def secret_has_token(self, namespace: str, name: str, token: str) -> bool:
+        """Returns whether a Secret exists, is not being deleted, contains this token and is not marked as invalid."""
         ...
 
 
@@ -75,8 +79,17 @@ class Authenticator:
         if self._static and (user := self._static.get(_digest(token))) is not None:
             return user
         claims = self._tokens.verify(token, audiences)
+        if isinstance(claims, LegacyClaims):
+            return await self._secret_account(claims, token)
         await self._check_exists(claims)
         return _account(claims)
+
+    async def _secret_account(self, claims: LegacyClaims, token: str) -> User:
+        if not await self._accounts.secret_has_token(claims.namespace, claims.secret, token):
+            raise BadToken("its Secret is gone, has another token or is marked as invalid")
+        if not await self._accounts.exists(claims.namespace, claims.name, claims.uid):
+            raise BadToken("its service account is gone")
+        return User(claims.sub, claims.uid, (*account_groups(claims.namespace), AUTHENTICATED))
 
     async def _check_exists(self, claims: Claims) -> None:
         private, account = claims.private, claims.private.serviceaccount

@@ -261,7 +261,7 @@ system:podwire:controllers
   update certificates.k8s.io: certificatesigningrequests/approval certificatesigningrequests/status
   approve,sign certificates.k8s.io: signers
   create authorization.k8s.io: subjectaccessreviews
-  update core: configmaps
+  update core: configmaps secrets
   create batch: jobs
   update policy: poddisruptionbudgets/status
   update autoscaling: horizontalpodautoscalers/status

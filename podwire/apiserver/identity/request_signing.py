@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Protocol, Self
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -10,7 +12,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from podwire.apiserver.identity.pki import Pki
+from podwire.apiserver.identity.legacy_tokens import read_key
 
 CLIENT, KUBELET_CLIENT, KUBELET_SERVING, LEGACY = (
     f"kubernetes.io/{name}"
@@ -46,11 +48,47 @@ class BadSigningRequest(ValueError):
     """A request that its signer does not sign; the message is the condition's."""
 
 
+class Authority(Protocol):
+    """A CA: that of the server's own keys, or one from files."""
+
+    @property
+    def authority(self) -> x509.Certificate: ...
+
+    @property
+    def authority_key(self) -> ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey: ...
+
+    @property
+    def lifetime(self) -> timedelta:
+        """The longest lifetime of certificates."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FileAuthority:
+    """The CA of a cluster whose API server is not ours."""
+
+    authority: x509.Certificate
+    authority_key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
+    lifetime: timedelta = timedelta(days=365)
+
+    @classmethod
+    def read(cls, certificate: Path, key: Path) -> Self:
+        """Reads both files, in PEM. Raises OSError, and ValueError that names the file."""
+        try:
+            authority = x509.load_pem_x509_certificate(certificate.read_bytes())
+        except ValueError as error:
+            raise ValueError(f"{certificate}: cannot parse the certificate: {error}") from error
+        private = read_key(key)
+        if private.public_key() != authority.public_key():
+            raise ValueError(f"{key}: is not the private key of {certificate}")
+        return cls(authority, private)
+
+
 @dataclass(frozen=True, slots=True)
 class RequestSigner:
     """Signs requests for users and kubelets; one for anybody else is refused by name."""
 
-    pki: Pki
+    pki: Authority
 
     def knows(self, signer: str) -> bool:
         return signer in (CLIENT, KUBELET_CLIENT, KUBELET_SERVING, LEGACY)
@@ -80,7 +118,6 @@ class RequestSigner:
         if seconds is not None:
             lifetime = min(lifetime, max(SHORTEST, timedelta(seconds=seconds)))
         authority, now = self.pki.authority, datetime.now(UTC)
-        identifier = authority.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
         builder = (
             x509.CertificateBuilder()
             .subject_name(request.subject)
@@ -90,7 +127,7 @@ class RequestSigner:
             .not_valid_before(now - BACKDATE)
             .not_valid_after(min(now + lifetime, authority.not_valid_after_utc))
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier), critical=False)
+            .add_extension(_key_identifier(authority), critical=False)
         )
         if any(usage in _KEY_USAGES for usage in usages):  # without the extension, every use is allowed
             builder = builder.add_extension(_key_usage(usages), critical=True)
@@ -99,6 +136,15 @@ class RequestSigner:
         if (names := _names(request)) is not None:
             builder = builder.add_extension(names, critical=False)
         return builder.sign(self.pki.authority_key, hashes.SHA256())
+
+
+def _key_identifier(authority: x509.Certificate) -> x509.AuthorityKeyIdentifier:
+    """Returns the identifier that the CA gives to its key; if it has none, the usual digest."""
+    try:
+        identifier = authority.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
+    except x509.ExtensionNotFound:
+        identifier = x509.SubjectKeyIdentifier.from_public_key(authority.public_key())
+    return x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier)
 
 
 def _parsed(request: bytes) -> x509.CertificateSigningRequest:

@@ -1,5 +1,7 @@
 """Looks up in the store whether the objects that a token names still exist."""
 
+import base64
+import hmac
 from dataclasses import dataclass
 
 import msgspec
@@ -16,15 +18,26 @@ that does not answer keep it; upstream's number."""
 _PREFIXES = {"Pod": "pods", "Secret": "secrets", "Node": "minions"}
 
 
+INVALID_SINCE = "kubernetes.io/legacy-token-invalid-since"
+"""A label: the token of a Secret with it is refused."""
+
+
 class _Meta(msgspec.Struct, frozen=True, rename="camel"):
     uid: str = ""
     deletion_timestamp: str = ""
+    labels: dict[str, str] | None = None
 
 
 class _Identified(msgspec.Struct, frozen=True):
     metadata: _Meta = _Meta()
 
 
+class _Secret(msgspec.Struct, frozen=True):
+    metadata: _Meta = _Meta()
+    data: dict[str, str] | None = None
+
+
+_read_secret = msgspec.json.Decoder(_Secret).decode
 _read = msgspec.json.Decoder(_Identified).decode
 
 
@@ -41,6 +54,14 @@ class StoredServiceAccounts:
     async def bound_exists(self, kind: str, namespace: str, name: str, uid: str) -> bool:
         where = f"{namespace}/{name}" if namespace else name
         return await self._is(f"{_PREFIXES[kind]}/{where}", uid)
+
+    async def secret_has_token(self, namespace: str, name: str, token: str) -> bool:
+        item = await self.store.get(f"{PREFIX}secrets/{namespace}/{name}")
+        secret = _read_secret(item.value) if item is not None else _Secret()
+        if secret.metadata.deletion_timestamp or (secret.metadata.labels or {}).get(INVALID_SINCE):
+            return False
+        stored = (secret.data or {}).get("token") or ""
+        return hmac.compare_digest(stored.encode(), base64.b64encode(token.encode()))
 
     async def _is(self, place: str, uid: str) -> bool:
         item = await self.store.get(PREFIX + place)

@@ -9,6 +9,8 @@ We are the only issuer, so the verifier accepts less than the standard allows:
     key         one; `kid` must be its fingerprint and is never looked up
     header      exactly alg, kid and typ (no jku, x5u, crit, b64)
     encoding    base64url in its one canonical spelling; of the two valid signatures (r, s) and (r, n - s) the lower s
+    issuer      ours; or that of the tokens in Secrets (LegacyClaims), which are valid as long as their Secret and have
+                no audience
     claims      iss, sub, the account and the times are checked here against the injected clock, not by PyJWT, which
                 reads the wall clock itself
 
@@ -28,7 +30,7 @@ from typing import Any, NamedTuple, TypeVar
 import jwt
 import msgspec
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from jwt.algorithms import ECAlgorithm
 
 from podwire.apiserver.identity.users import ACCOUNT_PREFIX
@@ -97,6 +99,35 @@ class Claims(msgspec.Struct, frozen=True, kw_only=True, rename={"private": "kube
         return None
 
 
+LEGACY_ISSUER = "kubernetes/serviceaccount"
+_LEGACY = "kubernetes.io/serviceaccount/"
+
+
+class LegacyClaims(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    rename={
+        "namespace": f"{_LEGACY}namespace",
+        "secret": f"{_LEGACY}secret.name",
+        "name": f"{_LEGACY}service-account.name",
+        "uid": f"{_LEGACY}service-account.uid",
+    },
+):
+    """The claims of a token in a Secret of type kubernetes.io/service-account-token."""
+
+    iss: str
+    namespace: str
+    secret: str
+    name: str
+    uid: str
+    sub: str
+
+
+class _Issuer(msgspec.Struct, frozen=True):
+    iss: str = ""
+
+
 class _Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     alg: str
     kid: str
@@ -135,9 +166,11 @@ class Tokens:
         self._public = key.public_key()
         self._kid = key_id(self._public)
         self._jws = jwt.PyJWS(algorithms=[])
-        self._jws.register_algorithm(ALGORITHM, _CanonicalES256(hashes.SHA256, ec.SECP256R1))
+        self._jws.register_algorithm(ALGORITHM, CanonicalES256(hashes.SHA256, ec.SECP256R1))
         self._now = _Now(clock, clock.wall(), clock.monotonic())
-        self._verified: OrderedDict[bytes, Claims] = OrderedDict()
+        self._verified: OrderedDict[bytes, Claims | LegacyClaims] = OrderedDict()
+        self._issuers = msgspec.json.Decoder(_Issuer)
+        self._legacy = msgspec.json.Decoder(LegacyClaims)
         self._claims = msgspec.json.Decoder(Claims)
         self._headers = msgspec.json.Decoder(_Header)
 
@@ -170,14 +203,19 @@ class Tokens:
             raise TokenTooLong(f"a token of {len(token)} bytes would be refused; {LONGEST_TOKEN} are possible")
         return Issued(token, datetime.fromtimestamp(claims.exp, UTC))
 
-    def verify(self, token: str, audiences: Collection[str] = ()) -> Claims:
+    def verify(self, token: str, audiences: Collection[str] = ()) -> Claims | LegacyClaims:
         """Returns the claims of a token that we signed, valid now, for one of `audiences` (default: the server's own).
 
-        Raises BadToken. The caller checks whether the account and the bound object still exist.
+        Raises BadToken. The caller checks whether the account and the bound object still exist, and whether a token of
+        a Secret is still the one in it. Such a token is meant for the server.
         """
         if len(token) > LONGEST_TOKEN:
             raise BadToken("too long")
         claims = self._trusted(token)
+        if isinstance(claims, LegacyClaims):
+            if not set(self.audiences).intersection(audiences or self.audiences):
+                raise BadToken("meant for another audience")
+            return claims
         now = self._now()
         if now >= claims.exp:
             raise BadToken("expired")
@@ -187,7 +225,7 @@ class Tokens:
             raise BadToken("meant for another audience")
         return claims
 
-    def _trusted(self, token: str) -> Claims:
+    def _trusted(self, token: str) -> Claims | LegacyClaims:
         """Returns the claims of a token that we signed; each token's signature is verified once."""
         try:
             raw = token.encode("ascii")
@@ -204,7 +242,7 @@ class Tokens:
             self._verified.popitem(last=False)
         return claims
 
-    def _read(self, raw: bytes) -> Claims:
+    def _read(self, raw: bytes) -> Claims | LegacyClaims:
         parts = raw.split(b".")
         if len(parts) != 3:
             raise BadToken("not three parts")
@@ -220,6 +258,8 @@ class Tokens:
             self._jws.decode(raw, self._public, algorithms=[ALGORITHM])
         except jwt.InvalidTokenError:
             raise BadToken("its signature is wrong") from None
+        if _parsed(self._issuers, parts[1], "claims").iss == LEGACY_ISSUER:
+            return self._read_legacy(parts[1])
         claims = _parsed(self._claims, parts[1], "claims")
         account = claims.private
         if claims.iss != self.issuer:
@@ -228,8 +268,16 @@ class Tokens:
             raise BadToken("its subject is not its service account")
         return claims
 
+    def _read_legacy(self, part: bytes) -> LegacyClaims:
+        claims = _parsed(self._legacy, part, "claims")
+        if not (claims.namespace and claims.secret and claims.name and claims.uid):
+            raise BadToken("its claims cannot be read")
+        if claims.sub != f"{ACCOUNT_PREFIX}{claims.namespace}:{claims.name}":
+            raise BadToken("its subject is not its service account")
+        return claims
 
-class _CanonicalES256(ECAlgorithm):
+
+class CanonicalES256(ECAlgorithm):
     """ES256 (RFC 7518, 3.4) with one valid signature per message and key: the one with the lower s."""
 
     def sign(self, msg: bytes, key: ec.EllipticCurvePrivateKey) -> bytes:
@@ -245,7 +293,7 @@ class _CanonicalES256(ECAlgorithm):
         return super().verify(msg, key, sig)
 
 
-def key_id(public: ec.EllipticCurvePublicKey) -> str:
+def key_id(public: ec.EllipticCurvePublicKey | rsa.RSAPublicKey) -> str:
     """Returns the fingerprint that names a key in a token's header and in the key set."""
     der = public.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
     return _encoded(hashlib.sha256(der).digest()).decode()
