@@ -9,7 +9,10 @@ from podwire.objects.pods import Metadata, Pod
 from podwire.objects.selectors import LabelSelector, Requirement
 
 NAMESPACE_NAME = "kubernetes.io/metadata.name"
-"""The label that every namespace has; the only one that is known here."""
+"""The label that every namespace has, also one that no watch has delivered yet."""
+
+Namespaces = Mapping[str, Mapping[str, str]]
+"""The labels of namespaces, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,23 +25,15 @@ class Term:
     namespace_selector: LabelSelector | None
     weight: int = 0
 
-    @property
-    def supported(self) -> bool:
-        """False when it asks for labels of namespaces other than their name."""
-        return self.namespace_selector is None or all(
-            requirement.key == NAMESPACE_NAME for requirement in self.namespace_selector.requirements
-        )
+    def matches(self, pod: Metadata, namespaces: Namespaces) -> bool:
+        return self.selector.matches(pod.labels) and self._selects_namespace(pod.namespace, namespaces)
 
-    def matches(self, pod: Metadata) -> bool:
-        return self._selects_namespace(pod.namespace) and self.selector.matches(pod.labels)
-
-    def _selects_namespace(self, namespace: str) -> bool:
+    def _selects_namespace(self, namespace: str, namespaces: Namespaces) -> bool:
         if namespace in self.namespaces:
             return True
         if self.namespace_selector is None:
             return False
-        # An unsupported namespace selector is read strictly: it keeps pods apart rather than together.
-        return not self.supported or self.namespace_selector.matches({NAMESPACE_NAME: namespace})
+        return self.namespace_selector.matches(namespaces.get(namespace) or {NAMESPACE_NAME: namespace})
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from podwire.scheduler.affinity_terms import Term
-from podwire.scheduler.framework import NodeFilter, Rejected, Unresolvable
+from podwire.scheduler.framework import NodeFilter, Unresolvable
 from podwire.scheduler.pod_info import PodInfo
 from podwire.scheduler.snapshot import NodeInfo, Snapshot
 
@@ -19,9 +19,7 @@ Domains = set[tuple[str, str]]
 """Topology domains: pairs of a topology key and its value."""
 
 
-def node_filter(pod: PodInfo, snapshot: Snapshot) -> NodeFilter | Rejected | None:
-    if why := _unsupported_term(pod):
-        return Rejected(why)
+def node_filter(pod: PodInfo, snapshot: Snapshot) -> NodeFilter | None:
     forbidden_domains = _existing_anti_affinity(pod, snapshot)
     own = pod.terms
     if not forbidden_domains and not own.affinity and not own.anti_affinity:
@@ -32,13 +30,15 @@ def node_filter(pod: PodInfo, snapshot: Snapshot) -> NodeFilter | Rejected | Non
         for term in own.affinity
         if term.topology_key in node.labels
     }
-    first = not affinity_domains and all(affinity_term.matches(pod.pod.metadata) for affinity_term in own.affinity)
+    first = not affinity_domains and all(
+        affinity_term.matches(pod.pod.metadata, snapshot.namespaces) for affinity_term in own.affinity
+    )
     anti_affinity_domains = {
         (term.topology_key, node.labels[term.topology_key])
         for term in own.anti_affinity
         for node in snapshot.nodes
         if term.topology_key in node.labels
-        and any(term.matches(existing.pod.metadata) for existing in node.pods.values())
+        and any(term.matches(existing.pod.metadata, snapshot.namespaces) for existing in node.pods.values())
     }
 
     def check_node(node: NodeInfo) -> Sequence[str]:
@@ -51,22 +51,13 @@ def node_filter(pod: PodInfo, snapshot: Snapshot) -> NodeFilter | Rejected | Non
     return check_node
 
 
-def _unsupported_term(pod: PodInfo) -> str:
-    for name, terms in (("podAffinity", pod.terms.affinity), ("podAntiAffinity", pod.terms.anti_affinity)):
-        for index, term in enumerate(terms):
-            if not term.supported:
-                rule = f"spec.affinity.{name}.requiredDuringSchedulingIgnoredDuringExecution[{index}]"
-                return f"{rule}.namespaceSelector by other labels than a namespace's name is not evaluated"
-    return ""
-
-
 def _existing_anti_affinity(pod: PodInfo, snapshot: Snapshot) -> Domains:
     return {
         (term.topology_key, node.labels[term.topology_key])
         for node in snapshot.nodes
         for existing in node.with_affinity.values()
         for term in existing.terms.anti_affinity
-        if term.topology_key in node.labels and term.matches(pod.pod.metadata)
+        if term.topology_key in node.labels and term.matches(pod.pod.metadata, snapshot.namespaces)
     }
 
 
@@ -77,7 +68,7 @@ def _nodes_with_matching_pods(snapshot: Snapshot, terms: Sequence[Term]) -> list
     return [
         node
         for node in snapshot.nodes
-        if any(all(term.matches(pod.pod.metadata) for term in terms) for pod in node.pods.values())
+        if any(all(term.matches(pod.pod.metadata, snapshot.namespaces) for term in terms) for pod in node.pods.values())
     ]
 
 
@@ -100,13 +91,13 @@ def score(pod: PodInfo, snapshot: Snapshot, nodes: Sequence[NodeInfo]) -> Sequen
     for node in snapshot.nodes:
         for existing in node.pods.values() if pod.terms.preferred else node.with_affinity.values():
             for term in pod.terms.preferred:
-                if term.matches(existing.pod.metadata):
+                if term.matches(existing.pod.metadata, snapshot.namespaces):
                     _add_score(scores, node, term, term.weight)
             for term in existing.terms.preferred:
-                if term.supported and term.matches(pod.pod.metadata):
+                if term.matches(pod.pod.metadata, snapshot.namespaces):
                     _add_score(scores, node, term, term.weight)
             for term in existing.terms.affinity:
-                if term.supported and term.matches(pod.pod.metadata):
+                if term.matches(pod.pod.metadata, snapshot.namespaces):
                     _add_score(scores, node, term, HARD_WEIGHT)
     if not scores:
         return None

@@ -12,6 +12,7 @@ def _builtin(api_version: str, kind: str) -> Kind:
 
 
 PODS = _builtin("v1", "Pod")
+NAMESPACES = _builtin("v1", "Namespace")
 NODES = _builtin("v1", "Node")
 BUDGETS = _builtin("policy/v1", "PodDisruptionBudget")
 CLAIMS = _builtin("resource.k8s.io/v1", "ResourceClaim")

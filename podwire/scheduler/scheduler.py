@@ -39,6 +39,7 @@ from podwire.scheduler.kinds import (
     CSI_DRIVERS,
     CSI_NODES,
     DEVICE_CLASSES,
+    NAMESPACES,
     NODES,
     PODS,
     SLICES,
@@ -68,6 +69,7 @@ _DEVICES = ("claims", "slices", "device classes", "device taint rules")
 _STORAGE = ("volumes", "volume claims", "storage classes", "CSI drivers", "CSI nodes", "CSI capacities")
 
 PENDING, PLACED = Scope(field_selector="spec.nodeName="), Scope(field_selector="spec.nodeName!=")
+METADATA = Scope(metadata_only=True)
 
 ASSUMED = declare("scheduler.assumed", "a node is chosen and counted for a pod; the binding is not sent yet")
 NOMINATED = declare("scheduler.nominated", "a pod has a nominated node; its victims are not evicted yet")
@@ -108,7 +110,7 @@ class Scheduler:
         self._volumes_unsynced: set[str] | None = None
         """The kinds of storage that were not listed yet; None before the first pod with a claim: nothing is watched."""
         self._evictor = Evictor(api, clock, self._recorders)
-        self._unsynced = {"pending", "placed", "nodes", "budgets", *_DEVICES}
+        self._unsynced = {"pending", "placed", "nodes", "namespaces", "budgets", *_DEVICES}
         self._synced = asyncio.Event()
         self._bindings = asyncio.Semaphore(self._limits.concurrent_bindings)
         self._tasks: asyncio.TaskGroup
@@ -120,6 +122,7 @@ class Scheduler:
                 self._start("pending", self._follow("pending", PODS, PENDING, self._pending))
                 self._start("placed", self._follow("placed", PODS, PLACED, self._placed))
                 self._start("nodes", self._follow("nodes", NODES, EVERYWHERE, self._node))
+                self._start("namespaces", self._follow("namespaces", NAMESPACES, METADATA, self._namespace))
                 self._start("budgets", self._follow("budgets", BUDGETS, EVERYWHERE, self._budget))
                 follower = DeviceInformers(self._snapshot.claims, self._queue.activate)
                 sources = ((CLAIMS, follower.claim), (SLICES, follower.slice), (DEVICE_CLASSES, follower.device_class),
@@ -300,6 +303,16 @@ class Scheduler:
                     self._snapshot.budgets.pop(key_of(object_), None)
             case Deleted(object_):
                 self._snapshot.budgets.pop(key_of(object_), None)
+
+    def _namespace(self, change: Change) -> None:
+        match change:
+            case Added(object_) | Updated(object_):
+                name, labels = metadata(object_).get("name", ""), metadata(object_).get("labels") or {}
+                if self._snapshot.namespaces.get(name) != labels:
+                    self._snapshot.namespaces[name] = labels
+                    self._queue.activate(ClusterEvent.POD_CAME)  # terms of pods may match others now
+            case Deleted(object_):
+                self._snapshot.namespaces.pop(metadata(object_).get("name", ""), None)
 
     def _put_node(self, object_: Object) -> None:
         try:

@@ -96,6 +96,8 @@ class Snapshot:
         self.volumes = VolumeCache()
         self.budgets: dict[tuple[str, str], Budget] = {}
         """PodDisruptionBudgets by namespace and name."""
+        self.namespaces: dict[str, Mapping[str, str]] = {}
+        """The labels of namespaces, by name."""
         self.nominations = Nominations()
         self.victims: set[str] = set()
         """Pods that were chosen to be preempted and are still there."""

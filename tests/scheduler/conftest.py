@@ -52,8 +52,9 @@ def make_pod():
 def make_snapshot():
     """Nodes by name with what is special about them, and pods by the node that they are on."""
 
-    def make(described=None, placed=()):
+    def make(described=None, placed=(), namespaces=None):
         snapshot = Snapshot()
+        snapshot.namespaces.update(namespaces or {})
         for name, given in (described if described is not None else {"n1": {}}).items():
             snapshot.put_node(nodes.read(node_object(name, **given)))
         for node, name, given in placed:

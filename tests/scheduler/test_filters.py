@@ -129,24 +129,6 @@ def test_a_host_port_is_free_again_when_its_pod_is_gone(make_pod, make_snapshot)
             "spec.volumes[1].rbd is not evaluated by this scheduler",
             id="disks that one node has at a time",
         ),
-        pytest.param(
-            {
-                "affinity": {
-                    "podAntiAffinity": {
-                        "requiredDuringSchedulingIgnoredDuringExecution": [
-                            {
-                                "topologyKey": "kubernetes.io/hostname",
-                                "labelSelector": {},
-                                "namespaceSelector": {"matchLabels": {"team": "red"}},
-                            }
-                        ]
-                    }
-                }
-            },
-            "spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].namespaceSelector"
-            " by other labels than a namespace's name is not evaluated",
-            id="namespaces by labels that nobody here knows",
-        ),
     ],
 )
 def test_unsupported_fields_are_refused_by_name(make_pod, make_snapshot, spec, why):

@@ -9,6 +9,8 @@ ANTI_AFFINITY_NOT_MET = "node(s) didn't match pod anti-affinity rules"
 EXISTING_ANTI_AFFINITY = "node(s) didn't satisfy existing pods anti-affinity rules"
 
 NODES = {"a1": {"labels": {"zone": "a"}}, "a2": {"labels": {"zone": "a"}}, "b1": {"labels": {"zone": "b"}}}
+TEAMS = {"default": {"team": "red"}, "other": {"team": "blue", "kubernetes.io/metadata.name": "other"}}
+RED, BLUE = {"matchLabels": {"team": "red"}}, {"matchLabels": {"team": "blue"}}
 
 
 def term(app="db", key="zone", **more):
@@ -71,12 +73,24 @@ def there(node, app="db", name="there", **more):
                 there(
                     "a1",
                     namespace="other",
-                    **apart(term("web", namespaceSelector={"matchLabels": {"team": "red"}})),
+                    **apart(term("web", namespaceSelector=RED)),
                 )
             ],
             {},
             "b1",
-            id="whom it does not want nobody can tell, so it gets its will",
+            id="it does not want us, by a label of our namespace",
+        ),
+        pytest.param(
+            [there("a1", namespace="other", **apart(term("web", namespaceSelector=BLUE)))],
+            {},
+            "a1 a2 b1",
+            id="it does not want others, by a label of their namespace",
+        ),
+        pytest.param([there("b1", namespace="other")], near(term(namespaceSelector=BLUE)), "b1", id="near, by label"),
+        pytest.param([there("b1", namespace="other")], near(term(namespaceSelector=RED)), "", id="not near, by label"),
+        pytest.param([there("a1", namespace="other")], apart(term(namespaceSelector=BLUE)), "b1", id="away, by label"),
+        pytest.param(
+            [there("a1", namespace="other")], apart(term(namespaceSelector=RED)), "a1 a2 b1", id="not away, by label"
         ),
     ],
 )
@@ -85,7 +99,7 @@ def test_pods_are_where_their_neighbours_allow(make_pod, make_snapshot, placed, 
     info = make_pod("new", labels={"app": "web"}, **spec)
     for name in NODES:
         nodes = {each: {**given, "unschedulable": each != name} for each, given in NODES.items()}
-        if choose(info, make_snapshot(nodes, placed)) == Chosen(name):
+        if choose(info, make_snapshot(nodes, placed, TEAMS)) == Chosen(name):
             found.append(name)
     assert found == possible.split()
 
@@ -119,9 +133,18 @@ def test_the_reason_names_the_pod_with_the_failed_rule(make_pod, make_snapshot, 
         pytest.param([there("b1", **wish("podAffinity", term("web")))], {}, "b1", id="near who likes it"),
         pytest.param([there("a1", **wish("podAntiAffinity", term("web")))], {}, "b1", id="away from who does not"),
         pytest.param([there("b1", **near(term("web")))], {}, "b1", id="near who needs it"),
+        pytest.param(
+            [there("b1", namespace="other")], wish("podAffinity", term(namespaceSelector=BLUE)), "b1", id="near a team"
+        ),
+        pytest.param(
+            [there("b1", namespace="other", **wish("podAffinity", term("web", namespaceSelector=RED)))],
+            {},
+            "b1",
+            id="near who likes its team",
+        ),
     ],
 )
 def test_preferences_decide_among_feasible_nodes(make_pod, make_snapshot, placed, spec, chosen):
     bare = {name: {**given, "allocatable": {"cpu": "0", "memory": "0"}} for name, given in NODES.items()}
     info = make_pod("new", labels={"app": "web"}, **spec)
-    assert choose(info, make_snapshot(bare, placed)) == Chosen(chosen)
+    assert choose(info, make_snapshot(bare, placed, TEAMS)) == Chosen(chosen)

@@ -8,7 +8,7 @@ import pytest
 from podwire.objects import times
 from podwire.protocols.k8sapi.client_side import PatchType
 from podwire.scheduler import Profile, Scheduler
-from podwire.scheduler.kinds import NODES, PODS
+from podwire.scheduler.kinds import NAMESPACES, NODES, PODS
 from podwire.scheduler.profiles import DEFAULT
 from podwire.transports.clock import SystemClock
 
@@ -44,6 +44,7 @@ async def test_there_are_two_watches_of_pods_and_one_of_everything_else(cluster)
         await cluster.pod("web")
         await cluster.placed("web")
     assert sorted(wire.watches) == [
+        ("/api/v1/namespaces", ""),
         ("/api/v1/nodes", ""),
         ("/api/v1/pods", "spec.nodeName!="),
         ("/api/v1/pods", "spec.nodeName="),
@@ -304,3 +305,16 @@ async def test_each_profile_schedules_the_pods_of_its_name_and_reports_in_it(clu
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
+
+
+async def test_the_labels_of_a_namespace_change_which_pods_are_near(working):
+    await working.node("n1")
+    await working.pod("db", labels={"app": "db"})
+    await working.placed("db")
+    selector = {"matchLabels": {"app": "db"}}
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": selector}
+    term |= {"namespaceSelector": {"matchLabels": {"team": "red"}}}
+    await working.pod("web", affinity={"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}})
+    await working.refused("web", "node(s) didn't match pod affinity rules")
+    await working.api.patch(NAMESPACES, "default", {"metadata": {"labels": {"team": "red"}}})
+    assert (await working.placed("web"))["spec"]["nodeName"] == "n1"
