@@ -46,7 +46,7 @@ class KeyFiles:
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """What signs with the keys of the cluster."""
+    """Signers with the keys of the cluster."""
 
     signer: Signer | None = None
     token_signer: TokenSigner | None = None

@@ -1,12 +1,15 @@
-"""Creates the service account `default` and the ConfigMap `kube-root-ca.crt` in every active namespace."""
+"""Creates the service account `default` and the ConfigMap `kube-root-ca.crt` in every active namespace.
 
-from typing import ClassVar
+Two controllers, as upstream: serviceaccount-controller and root-ca-certificate-publisher-controller.
+"""
 
-from podwire.controllers.graph import Graph
+from collections.abc import Callable
+
+from podwire.controllers.context import Context
 from podwire.controllers.kinds import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS
 from podwire.controllers.metadata import PartialObject, resource_of
 from podwire.controllers.work_queue import WorkQueue
-from podwire.protocols.k8sapi.client_side import Client
+from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.status import ApiError, Reason
 from podwire.protocols.k8sapi.watch import Object
 
@@ -26,26 +29,18 @@ def root_ca(namespace: str, pem: str) -> Object:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {KEY: pem}}
 
 
-_KEPT = frozenset({(resource_of(SERVICE_ACCOUNTS), ACCOUNT), (resource_of(CONFIG_MAPS), CONFIG_MAP)})
+class NamespaceDefault:
+    """Creates one object in every namespace that is not being deleted, and restores it."""
 
-
-def concerns(seen: PartialObject) -> str:
-    """Returns the namespace to reconcile when this object changes; '' for none."""
-    if seen.resource == resource_of(NAMESPACES):
-        return seen.name
-    return seen.namespace if (seen.resource, seen.name) in _KEPT else ""
-
-
-class NamespaceDefaults:
-    """Creates both in every namespace that is not being deleted, and restores them."""
-
-    resources: ClassVar = frozenset(map(resource_of, (NAMESPACES, SERVICE_ACCOUNTS, CONFIG_MAPS)))
-
-    def __init__(self, api: Client, graph: Graph, pem: str) -> None:
-        self._api = api
-        self._graph = graph
-        self._pem = pem
-        self._queue: WorkQueue[str] = WorkQueue("accounts", self._reconcile)
+    def __init__(self, context: Context, queue: str, kind: Kind, wanted: Callable[[str], Object]) -> None:
+        """`wanted` returns the object of a namespace."""
+        self.resources = frozenset(map(resource_of, (NAMESPACES, kind)))
+        self._api = context.api
+        self._graph = context.graph
+        self._kind = kind
+        self._wanted = wanted
+        self._name: str = wanted("")["metadata"]["name"]
+        self._queue: WorkQueue[str] = WorkQueue(queue, self._reconcile)
         self._active: set[str] = set()
 
     def on_change(self, before: PartialObject | None, now: PartialObject | None) -> None:
@@ -55,8 +50,14 @@ class NamespaceDefaults:
         if latest.resource == resource_of(NAMESPACES):
             active = now is not None and not now.deleting
             (self._active.add if active else self._active.discard)(latest.name)
-        if self._graph.complete and (namespace := concerns(latest)):
+        if self._graph.complete and (namespace := self._concerned(latest)):
             self._queue.add(namespace)
+
+    def _concerned(self, seen: PartialObject) -> str:
+        """Returns the namespace to reconcile when this object changes; '' for none."""
+        if seen.resource == resource_of(NAMESPACES):
+            return seen.name
+        return seen.namespace if seen.name == self._name else ""
 
     def on_synced(self) -> None:
         for namespace in self._active:
@@ -70,18 +71,15 @@ class NamespaceDefaults:
         if namespace not in self._active:
             return
         try:
-            await self._ensure(account(namespace))
-            await self._ensure(root_ca(namespace, self._pem))
+            await self._ensure(self._wanted(namespace))
         except ApiError as error:
             if namespace in self._active and not _namespace_gone(error):
                 raise
 
     async def _ensure(self, wanted: Object) -> None:
         """Creates an object, or restores its data; other fields stay."""
-        kind = SERVICE_ACCOUNTS if wanted["kind"] == "ServiceAccount" else CONFIG_MAPS
-        name, namespace = wanted["metadata"]["name"], wanted["metadata"]["namespace"]
         try:
-            found = await self._api.get(kind, name, namespace)
+            found = await self._api.get(self._kind, self._name, wanted["metadata"]["namespace"])
         except ApiError as error:
             if error.code != 404:
                 raise
@@ -96,6 +94,18 @@ class NamespaceDefaults:
         except ApiError as error:
             if error.reason is not Reason.ALREADY_EXISTS:
                 raise
+
+
+def default_accounts(context: Context) -> NamespaceDefault:
+    """serviceaccount-controller."""
+    return NamespaceDefault(context, "accounts", SERVICE_ACCOUNTS, account)
+
+
+def root_certificates(context: Context) -> NamespaceDefault:
+    """root-ca-certificate-publisher-controller."""
+    return NamespaceDefault(
+        context, "root-certificates", CONFIG_MAPS, lambda namespace: root_ca(namespace, context.root_ca)
+    )
 
 
 def _namespace_gone(error: ApiError) -> bool:

@@ -59,7 +59,7 @@ from podwire.controllers.kinds import (
 )
 from podwire.controllers.leader_election import OWN_LEASE, STOCK_LEASE
 from podwire.controllers.metadata import resource_of
-from podwire.controllers.namespace_defaults import NamespaceDefaults
+from podwire.controllers.namespace_defaults import default_accounts, root_certificates
 from podwire.controllers.namespace_lifecycle import NamespaceLifecycle
 from podwire.controllers.node_lifecycle import NodeLife
 from podwire.controllers.pod_gc import PodGc
@@ -107,7 +107,8 @@ REGISTRATIONS: tuple[Registration, ...] = (
         lambda given: NamespaceLifecycle(given.api, given.graph, given.kinds, given.clock),
         (NAMESPACES,),
     ),
-    Registration("serviceaccount-controller", lambda given: NamespaceDefaults(given.api, given.graph, given.root_ca)),
+    Registration("serviceaccount-controller", default_accounts),
+    Registration("root-ca-certificate-publisher-controller", root_certificates),
     Registration(
         "crd-cleanup-controller",
         lambda given: DefinitionCleanup(given.api, given.graph, given.clock),

@@ -446,3 +446,13 @@ async def test_controllers_at_rest_ask_nothing(working):
     working.calls.clear()
     await asyncio.sleep(0.5)
     assert working.calls == []
+
+
+@pytest.mark.parametrize("name", ["serviceaccount-controller", "root-ca-certificate-publisher-controller"])
+async def test_the_account_and_the_root_certificate_have_controllers_of_their_own(parts, api, name):
+    kinds = [(SERVICE_ACCOUNTS, "default"), (CONFIG_MAPS, "kube-root-ca.crt")]
+    created, missing = kinds if name == "serviceaccount-controller" else reversed(kinds)
+    await api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "dev"}})
+    async with at_work(parts, names={name}):
+        await present(api, *created, "dev")
+        assert await find(api, *missing, "dev") is None
