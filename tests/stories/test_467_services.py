@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -110,6 +111,61 @@ def test_a_rolling_update_fails_no_request(cluster: Cluster):
 
     eventually(only_new_ones_answer, 90)
     assert [answer for answer in answers if answer.startswith("failed")] == []
+
+
+def test_external_policy_local_shows_the_client_and_stays_on_the_node(cluster: Cluster):
+    spec = {"type": "NodePort", "externalTrafficPolicy": "Local"}
+    cluster.kubectl("apply", "-f", "-", stdin=json.dumps(service("near", **spec)))
+    port = field(cluster, "near", ".spec.ports[0].nodePort")
+    nodes = json.loads(cluster.kubectl("get", "nodes", "-o", "json"))["items"]
+    for node in nodes:
+        ip = next(row["address"] for row in node["status"]["addresses"] if row["type"] == "InternalIP")
+        selector = f"spec.nodeName={node['metadata']['name']}"
+        pods = cluster.kubectl("get", "pods", "-l", "app=web", "--field-selector", selector, "-o", "name").split()
+        names = {name.removeprefix("pod/") for name in pods}
+        source = json.loads(cluster.output("ip", "-j", "route", "get", ip))[0]["prefsrc"]
+
+        def is_local(ip: str = ip, names: set[str] = names, source: str = source) -> bool:
+            loop = f"for i in $(seq 10); do curl -s -m 2 http://{ip}:{port}{WHO} || echo failed $?; done"
+            answers = {tuple(answer.split()) for answer in cluster.run("sh", "-c", loop).stdout.splitlines()}
+            seen = f"[::ffff:{source}]"  # by a server of both families
+            expected = {(name, seen) for name in names} or {("failed", "28")}  # without a pod it is dropped
+            assert answers, "no answer"
+            assert answers <= expected
+            return True
+
+        eventually(is_local, 60)
+    cluster.kubectl("delete", "service", "near")
+
+
+HALVES = """
+import os, signal, socket, sys, time, urllib.request
+address, port, node, pid = sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
+connection = socket.create_connection((address, port), 20)
+connection.sendall(b"GET /cgi-bin/who HTTP/1.0\\r\\n")
+os.kill(pid, signal.SIGKILL)
+while os.path.exists(f"/proc/{pid}"):
+    time.sleep(0.01)
+for _ in range(600):
+    try:
+        urllib.request.urlopen(f"http://{node}:10256/livez", timeout=5)
+        break
+    except OSError:
+        time.sleep(0.1)
+connection.sendall(b"\\r\\n")
+print(connection.makefile().read())
+"""
+"""One half of a request before the proxy is killed, the other half when it is back."""
+
+
+def test_an_established_connection_goes_on_when_the_proxy_is_killed(cluster: Cluster):
+    port = field(cluster, "web", ".spec.ports[0].nodePort")
+    node = cluster.kubectl("get", "node", "node-1", "-o", "jsonpath={.status.addresses[0].address}")
+    pid = cluster.components()["kubelet"]["pid"]
+    answer = cluster.output(sys.executable, "-c", HALVES, node, port, node, pid)
+    assert "200 OK" in answer
+    assert "web-" in answer
+    eventually(lambda: cluster.components()["kubelet"]["pid"] not in (0, pid), 60)
 
 
 def test_a_killed_proxy_loses_no_connection_and_comes_back(cluster: Cluster):
