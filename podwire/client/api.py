@@ -57,10 +57,9 @@ class Api:
         """
         found = await self._client.find(api_version, kind)
         scope = self._scope(found, namespace, labels, fields, metadata_only=metadata_only)
-        async with contextlib.aclosing(self._client.pages(found, scope, limit=limit)) as pages:
-            async for page in pages:
-                for object_ in page.items:
-                    yield object_
+        async with contextlib.aclosing(self._client.objects(found, scope, limit=limit)) as objects:
+            async for object_ in objects:
+                yield object_
 
     async def snapshot(
         self,

@@ -12,11 +12,12 @@ import msgspec
 
 from podwire.protocols.k8sapi.builtin import BUILTIN
 from podwire.protocols.k8sapi.client_side.calls import JSON, Calls, Patience
-from podwire.protocols.k8sapi.client_side.http import Http, Incoming, Query
+from podwire.protocols.k8sapi.client_side.http import Http, Incoming, Interrupted, Query
 from podwire.protocols.k8sapi.client_side.informer import Informer
 from podwire.protocols.k8sapi.client_side.options import (
     EVERYWHERE,
     Listing,
+    Page,
     PatchType,
     Propagation,
     Scope,
@@ -84,22 +85,27 @@ class Client:
         query = scope.query(limit=str(limit), **{"continue": token})
         return (await self._calls.send("GET", kind.target(scope.namespace).path(), query=query)).body
 
-    async def pages(
-        self, kind: Kind, scope: Scope = EVERYWHERE, *, limit: int = PAGE, resource_version: str = ""
-    ) -> AsyncGenerator[Listing, None]:
-        """Yields a list page by page, as of one moment. Raises ApiError 410 when that moment is too long ago.
+    async def objects(
+        self, kind: Kind, scope: Scope = EVERYWHERE, *, limit: int = PAGE
+    ) -> AsyncGenerator[Object, None]:
+        """Yields the objects of a list, as of one moment. Raises ApiError 410 when that moment is too long ago.
 
         The next page is on its way while the caller uses one.
         """
-        fetching = asyncio.ensure_future(self._page(kind, scope, limit, "", resource_version))
+        fetching = asyncio.ensure_future(self._raw_page(kind, scope, limit, ""))
         try:
             while True:
-                listing, token = await fetching
-                if token:
-                    fetching = asyncio.ensure_future(self._page(kind, scope, limit, token))
-                yield listing
-                if not token:
+                page = await fetching
+                if page.next:
+                    fetching = asyncio.ensure_future(self._raw_page(kind, scope, limit, page.next))
+                for object_ in page:
+                    yield object_
+                if not page.next:
                     return
+        except msgspec.DecodeError as error:
+            raise Interrupted(
+                f"GET {kind.target(scope.namespace).path()}: the answer is not a list: {error}"
+            ) from error
         finally:
             fetching.cancel()
             await asyncio.wait({fetching})
@@ -257,22 +263,17 @@ class Client:
         items: list[Object] = []
         token = ""
         while True:
-            listing, token = await self._page(kind, scope, page, token)
-            items += listing.items
+            path, query, headers = _page_request(kind, scope, page, token)
+            document = await self._calls.json("GET", path, query=query, headers=headers)
+            items += document.get("items") or ()
+            meta = document.get("metadata", {})
+            token = meta.get("continue", "")
             if not token:
-                return Listing(items, listing.resource_version)
+                return Listing([named(item, kind) for item in items], meta.get("resourceVersion", ""))
 
-    async def _page(
-        self, kind: Kind, scope: Scope, limit: int, token: str, resource_version: str = ""
-    ) -> tuple[Listing, str]:
-        """Returns a page and the token of the next one; '' after the last."""
-        query = scope.query(limit=str(limit) if limit else "", resourceVersion=resource_version, **{"continue": token})
-        path = kind.target(scope.namespace).path()
-        headers = scope.accept("PartialObjectMetadataList")
-        document = await self._calls.json("GET", path, query=query, headers=headers)
-        meta = document.get("metadata", {})
-        items = [named(item, kind) for item in document.get("items") or ()]
-        return Listing(items, meta.get("resourceVersion", "")), meta.get("continue", "")
+    async def _raw_page(self, kind: Kind, scope: Scope, limit: int, token: str) -> Page:
+        path, query, headers = _page_request(kind, scope, limit, token)
+        return Page((await self._calls.send("GET", path, query=query, headers=headers)).body, kind)
 
     async def _write(
         self,
@@ -314,6 +315,11 @@ class _Source:
         return await self._client.watch(
             self._kind, self._scope, resource_version=resource_version, seconds=seconds, initial=initial
         )
+
+
+def _page_request(kind: Kind, scope: Scope, limit: int, token: str) -> tuple[str, Query, dict[str, str]]:
+    query = scope.query(limit=str(limit) if limit else "", **{"continue": token})
+    return kind.target(scope.namespace).path(), query, scope.accept("PartialObjectMetadataList")
 
 
 def _kind(api_version: str, kind: str) -> Kind:

@@ -1,10 +1,15 @@
 """The words of a request: which objects, how to patch, how to delete, and what a listing gives."""
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import msgspec
 
 from podwire.protocols.k8sapi.client_side.calls import JSON
+from podwire.protocols.k8sapi.client_side.watching import named
+from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.watch import Object
 
 _METADATA_ONLY = "application/json;as={};g=meta.k8s.io;v=v1"
@@ -49,6 +54,38 @@ class Listing:
 
     items: Sequence[Object]
     resource_version: str
+
+
+class Page:
+    """A part of a list, whose objects are decoded one by one: a caller that keeps none needs little memory and time."""
+
+    def __init__(self, body: bytes, kind: Kind) -> None:
+        """Raises msgspec.DecodeError."""
+        document = _decode_page(body)
+        self._items = document.items or []
+        self._kind = kind
+        self.resource_version = document.metadata.resource_version
+        self.next = document.metadata.token
+        """The token of the next page; '' after the last."""
+
+    def __iter__(self) -> Iterator[Object]:
+        """Raises msgspec.DecodeError."""
+        for item in self._items:
+            yield named(_decode_object(item), self._kind)
+
+
+class _ListMetadata(msgspec.Struct):
+    resource_version: str = msgspec.field(default="", name="resourceVersion")
+    token: str = msgspec.field(default="", name="continue")
+
+
+class _Page(msgspec.Struct):
+    metadata: _ListMetadata = msgspec.field(default_factory=_ListMetadata)
+    items: list[msgspec.Raw] | None = None
+
+
+_decode_page = msgspec.json.Decoder(_Page).decode
+_decode_object: Callable[[msgspec.Raw], Object] = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 def write_options(*, field_manager: str = "", force: bool = False, dry_run: bool = False) -> list[tuple[str, str]]:
