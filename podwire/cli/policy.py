@@ -17,6 +17,7 @@ from podwire.nriplugins.network.policy.values import PROTOCOLS
 from podwire.protocols.k8sapi.client_side import ClientError
 from podwire.protocols.k8sapi.kubeconfig import BadKubeconfig
 from podwire.protocols.k8sapi.status import ApiError
+from podwire.transports import credentials
 
 WITHOUT_PORTS = "ICMP"
 DENIED = 3
@@ -48,9 +49,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     port, protocol = arguments.port
-    explanation = explained(
-        _kubeconfig(arguments), arguments.source, arguments.destination, port, protocol, context=arguments.context
-    )
+    files = _kubeconfigs(arguments)
+    explanation = explained(files, arguments.source, arguments.destination, port, protocol, context=arguments.context)
     try:
         result = asyncio.run(explanation)
     except (BadKubeconfig, ApiError, ClientError, Unknown, Broken, OSError) as error:
@@ -60,13 +60,13 @@ def run(arguments: argparse.Namespace) -> int:
     return 0 if result.allowed else DENIED
 
 
-def _kubeconfig(arguments: argparse.Namespace) -> Path:
+def _kubeconfigs(arguments: argparse.Namespace) -> list[str]:
     if arguments.kubeconfig is not None:
-        return Path(arguments.kubeconfig)
-    if arguments.prefix == Path("/") and (path := os.environ.get("KUBECONFIG")):
-        return Path(path)
+        return [str(arguments.kubeconfig)]
+    if arguments.prefix == Path("/") and (named := os.environ.get("KUBECONFIG")):
+        return credentials.usual_files() or [named]
     try:
-        return layout_of(arguments.prefix).kubeconfig
+        return [str(layout_of(arguments.prefix).kubeconfig)]
     except BadPrefix as error:
         raise UserError(str(error)) from error
 

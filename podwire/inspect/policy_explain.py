@@ -1,7 +1,7 @@
 """Explains a connection: reads NetworkPolicies, pods, namespaces and nodes from an API server into the policy model."""
 
+from collections.abc import Sequence
 from ipaddress import ip_address
-from pathlib import Path
 
 from podwire.nriplugins.network.kinds import DNS_SLICES, NAMESPACES, NODES, PODS, POLICIES, SLICES
 from podwire.nriplugins.network.policy import Explained, Model, explain
@@ -16,10 +16,10 @@ USER_AGENT = "podwire-policy"
 
 
 async def explained(
-    kubeconfig: Path, source: str, destination: str, port: int, protocol: str, *, context: str = ""
+    kubeconfigs: Sequence[str], source: str, destination: str, port: int, protocol: str, *, context: str = ""
 ) -> Explained:
     """Raises BadKubeconfig, ApiError, ClientError, Unknown (of explain), Broken (of policies)."""
-    access = credentials.load(kubeconfig, context=context)
+    access = credentials.load_merged(kubeconfigs, context=context)
     async with http_client.connect(access, user_agent=USER_AGENT) as http:
         model = await read_model(Client(http))
     return explain(model, end(model, source), end(model, destination), port, protocol)

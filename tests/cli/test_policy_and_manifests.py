@@ -4,6 +4,7 @@ import pytest
 import yaml
 
 from podwire.cli.main import main
+from podwire.protocols.k8sapi.kubeconfig import Access, write_kubeconfig
 
 
 @pytest.mark.parametrize("port", ["http", "0", "70000", "80/GRE", ""])
@@ -17,6 +18,14 @@ def test_an_invalid_port_is_a_usage_error(port, capsys):
 def test_a_missing_cluster_is_reported_in_one_line(capsys, tmp_path):
     assert main(["policy", "explain", "a", "b", "80", "--kubeconfig", str(tmp_path / "none")]) == 1
     assert "none" in capsys.readouterr().err
+
+
+def test_several_kubeconfigs_of_the_environment_are_merged(capsys, tmp_path, monkeypatch):
+    (tmp_path / "first").write_text("{}")
+    (tmp_path / "second").write_text(write_kubeconfig(Access(server="http://127.0.0.1:1")))
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/first:{tmp_path}/missing:{tmp_path}/second")
+    assert main(["policy", "explain", "a", "b", "80"]) == 1
+    assert "127.0.0.1:1" in capsys.readouterr().err
 
 
 def test_manifests_are_yaml_with_nothing_left_to_look_up(capsys):

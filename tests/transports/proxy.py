@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import contextlib
+import ssl
 from typing import Self
 from urllib.parse import urlsplit
 
@@ -10,16 +11,18 @@ from urllib.parse import urlsplit
 class ConnectProxy:
     """`async with ConnectProxy() as proxy`: `proxy.url`, and the requests that it has seen."""
 
-    def __init__(self, password: str = "") -> None:
+    def __init__(self, password: str = "", context: ssl.SSLContext | None = None) -> None:
         self._password = password
+        self._context = context
         self._tasks: set[asyncio.Task[None]] = set()
         self.seen: list[str] = []
         self.heads = b""
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self._context)
         port = self._server.sockets[0].getsockname()[1]
-        self.url = f"http://{self._password}@127.0.0.1:{port}" if self._password else f"http://127.0.0.1:{port}"
+        scheme = "https" if self._context else "http"
+        self.url = f"{scheme}://{self._password}@127.0.0.1:{port}" if self._password else f"{scheme}://127.0.0.1:{port}"
         return self
 
     async def __aexit__(self, *_error: object) -> None:

@@ -219,7 +219,7 @@ async def test_plain_http_goes_through_the_proxy(server):
 @pytest.fixture
 async def secure(tmp_path):
     """A server with TLS that is not trusted by anybody else."""
-    both = self_signed(tmp_path / "pem", "server.example", [])
+    both = self_signed(tmp_path / "pem", "server.example", ["127.0.0.1"])
 
     async def handler(request: Request):
         return Response(status=200, body=request.headers["authorization"].encode())
@@ -243,6 +243,15 @@ async def test_https_goes_through_a_tunnel_of_the_proxy_which_sees_no_token(secu
             assert (await http.request("GET", "/")).body == b"Bearer hush"
         assert proxy.seen == [f"CONNECT {secure.server.removeprefix('https://')}"]
         assert b"hush" not in proxy.heads
+
+
+@pytest.mark.parametrize("server_name", ["", "server.example"])
+async def test_a_proxy_may_speak_tls_itself(secure, server_name):
+    context = server_context(secure.ca.file, secure.ca.file)
+    async with ConnectProxy(context=context) as proxy:
+        access = Access(server=secure.server, ca=secure.ca, server_name=server_name, token="hush", proxy=proxy.url)
+        async with connect(access) as http:
+            assert (await http.request("GET", "/")).body == b"Bearer hush"
 
 
 async def test_a_proxy_that_refuses_means_that_the_server_is_unreachable(secure):
