@@ -26,6 +26,7 @@ from podwire.apiserver.admission.tolerations import (
     ExtendedResourceToleration,
     TaintNodesByCondition,
 )
+from podwire.apiserver.admission.topology_labels import PodTopologyLabels
 from podwire.apiserver.admission.volume_expansion import PersistentVolumeClaimResize
 from podwire.apiserver.admission.webhooks.informer import WebhookInformer
 from podwire.apiserver.identity.authorization import Authorizer
@@ -114,7 +115,7 @@ PLUGINS: Mapping[str, Row] = {
     "CertificateSubjectRestriction": _ALWAYS,
     "DefaultIngressClass": Row(lambda given: DefaultIngressClass(given.informers.ingress_classes)),
     "DenyServiceExternalIPs": Row(lambda _given: DenyServiceExternalIPs(), default=False),
-    "PodTopologyLabels": _MISSING,
+    "PodTopologyLabels": Row(lambda given: PodTopologyLabels(given.store)),
     "MutatingAdmissionPolicy": Row(lambda given: given.mutating_policies),
     "MutatingAdmissionWebhook": Row(lambda given: given.webhooks.mutating),
     "ValidatingAdmissionPolicy": Row(lambda given: given.policies),

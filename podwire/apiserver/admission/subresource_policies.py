@@ -19,10 +19,10 @@ _CONNECTIONS: Mapping[tuple[str, str], str] = {
 _SWITCHES = ("stdin", "stdout", "stderr", "tty")
 
 
-async def created(engine: Engine, call: Call, body: Object, name: str, part: str, *, dry_run: bool) -> None:
-    """Runs policies on the creation of a Binding, Eviction or TokenRequest below its object."""
+async def created(engine: Engine, call: Call, body: Object, name: str, part: str, *, dry_run: bool) -> Object:
+    """Runs policies on the creation of a Binding, Eviction or TokenRequest below its object; returns it as admitted."""
     obj = {**body, "metadata": {**body["metadata"], "name": name, "namespace": call.namespace}}
-    await _run_policies(engine, call, "CREATE", obj, part, dry_run=dry_run)
+    return await _run_policies(engine, call, "CREATE", obj, part, dry_run=dry_run)
 
 
 async def connected(engine: Engine, call: Call) -> None:
@@ -51,7 +51,7 @@ def _options(call: Call, part: str, below: str) -> Object:
 
 async def _run_policies(
     engine: Engine, call: Call, verb: str, obj: Object, part: str, *, dry_run: bool = False
-) -> None:
+) -> Object:
     resource = call.resource if call.resource.name != "bindings" else engine.registry.builtin("", "pods")
     operation = Operation(
         verb=verb,
@@ -66,3 +66,4 @@ async def _run_policies(
     )
     await engine.admission.admit_part(operation)
     await engine.admission.validate(operation)
+    return operation.obj

@@ -34,9 +34,10 @@ async def create(engine: Engine, call: Call) -> Answer:
     wanted = bodies.shape_as(body, bindings.kind, bindings.shape, options.field_validation)
     name = call.name or wanted["metadata"].get("name", "")
     check_place("Binding", wanted["metadata"], call.namespace, name)
-    node = _node(wanted, name)
+    _node(wanted, name)
     pods = engine.registry.builtin("", "pods")
-    await subresource_policies.created(engine, call, wanted, name, "binding", dry_run=options.dry_run)
+    wanted = await subresource_policies.created(engine, call, wanted, name, "binding", dry_run=options.dry_run)
+    node = _node(wanted, name)  # a webhook may have changed it
     now = engine.clock.wall()
     write = Write(
         resource=pods,
