@@ -35,9 +35,10 @@ class _Ip(msgspec.Struct):
     ip: str = ""
 
 
-class _Condition(msgspec.Struct):
+class _Condition(msgspec.Struct, rename="camel"):
     type: str = ""
     status: str = ""
+    last_transition_time: str | None = None
 
 
 class _PodStatus(msgspec.Struct, rename={"pod_ips": "podIPs"}):
@@ -67,6 +68,11 @@ class PodAddresses(msgspec.Struct):
     @property
     def ready(self) -> bool:
         return any(row.type == "Ready" and row.status == "True" for row in self.status.conditions)
+
+    @property
+    def ready_since(self) -> str:
+        """When the pod became ready or unready; empty if it never was."""
+        return next((row.last_transition_time or "" for row in self.status.conditions if row.type == "Ready"), "")
 
     def reachable(self, *, terminating: bool) -> bool:
         """Returns whether the pod has an address and has not ended; `terminating` includes pods that are ending."""

@@ -8,6 +8,7 @@ from podwire.controllers.endpoints.addresses import HEADLESS, endpoint_of, famil
 from podwire.controllers.endpoints.services import ServiceReconciler, has_no_pods
 from podwire.controllers.endpoints.slice_writer import SliceWriter
 from podwire.controllers.endpoints.slices import MANAGED_BY, SERVICE_NAME, Changes, Owner, distribute, grouped
+from podwire.controllers.endpoints.trigger_times import marked
 from podwire.controllers.kinds import ENDPOINT_SLICES, NODES, PODS
 from podwire.controllers.metadata import PartialObject, resource_of
 from podwire.protocols.k8sapi.kinds import Kind
@@ -64,15 +65,17 @@ class EndpointSliceController(ServiceReconciler):
         mine = [slice_ for slice_ in self.graph.listed(ENDPOINT_SLICES, owner.namespace) if _is_ours(slice_, owner)]
         if self._writer.lags(owner.uid, mine):
             return
-        pods = [pod for pod in self.pods_of(service) if pod.reachable(terminating=True)]
+        selected = self.pods_of(service)
+        changed_at = self.trigger_times.of(service, selected)
+        pods = [pod for pod in selected if pod.reachable(terminating=True)]
         existing = [slice_.object() for slice_ in mine if not slice_.deleting]
         families, changes, slices_of = families_of(service), Changes(), owner_of(service)
         for family in families:
             endpoints = [(ports_of(service, pod), endpoint_of(service, pod, family, self._zones)) for pod in pods]
             of_family = [slice_ for slice_ in existing if slice_.get("addressType") == family]
             some = distribute(slices_of, family, grouped(endpoints), of_family)
-            changes.create += some.create
-            changes.update += some.update
+            changes.create += [marked(slice_, changed_at) for slice_ in some.create]
+            changes.update += [marked(slice_, changed_at) for slice_ in some.update]
             changes.delete += some.delete
         changes.delete += [slice_ for slice_ in existing if slice_.get("addressType") not in families]
         await self._writer.write(owner.uid, changes)

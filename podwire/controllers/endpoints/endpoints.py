@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 from podwire.controllers.context import Context
 from podwire.controllers.endpoints.addresses import HEADLESS, canonical_subsets, is_headless, subsets_of, truncated
 from podwire.controllers.endpoints.services import ServiceReconciler, has_no_pods
+from podwire.controllers.endpoints.trigger_times import marked
 from podwire.controllers.kinds import ENDPOINTS, PODS, SERVICES
 from podwire.controllers.metadata import PartialObject, resource_of
 from podwire.controllers.pod_control import namespace_is_terminating, reference_to
@@ -99,10 +100,12 @@ class EndpointsController(ServiceReconciler):
         known = self.graph.find(ENDPOINTS, owner.name, owner.namespace)
         if known is not None and self.writes.lags(known):
             return
-        subsets = subsets_of(service, self.pods_of(service))
+        pods = self.pods_of(service)
+        changed_at = self.trigger_times.of(service, pods)
+        subsets = subsets_of(service, pods)
         new = with_subsets(service, subsets, known.object() if known is not None else None)
         if new is not None:
-            await self._write(owner, new, create=known is None)
+            await self._write(owner, marked(new, changed_at), create=known is None)
 
     async def _write(self, owner: PartialObject, new: Object, *, create: bool) -> None:
         ref = f"{owner.namespace}/{owner.name}"

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 from podwire.controllers.batching import Batches
 from podwire.controllers.context import Context
 from podwire.controllers.endpoints.addresses import PodAddresses, read_pod
+from podwire.controllers.endpoints.trigger_times import TriggerTimes
 from podwire.controllers.kinds import PODS, SERVICES
 from podwire.controllers.metadata import PartialObject, resource_of
 from podwire.controllers.own_writes import OwnWrites
@@ -27,6 +28,7 @@ class ServiceReconciler(Reconciler):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self.writes = OwnWrites()
+        self.trigger_times = TriggerTimes()
         self._sizes: dict[str, int] = {}
         self._batches = Batches(context.limits.endpoints_batch, self.enqueue)
 
@@ -51,6 +53,7 @@ class ServiceReconciler(Reconciler):
     def forget(self, uid: str) -> None:
         super().forget(uid)
         self._sizes.pop(uid, None)
+        self.trigger_times.forget(uid)
 
     async def run(self) -> None:
         """Runs until cancelled."""

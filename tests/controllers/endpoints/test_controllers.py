@@ -1,6 +1,7 @@
 """The endpoint controllers on a real API server."""
 
 from podwire.controllers.endpoints import endpoint_slice, mirroring
+from podwire.controllers.endpoints.trigger_times import ANNOTATION
 from podwire.controllers.kinds import ENDPOINT_SLICES, ENDPOINTS, PODS, SERVICES
 from podwire.protocols.k8sapi.client_side import Scope
 from podwire.protocols.k8sapi.status import ApiError
@@ -59,8 +60,9 @@ async def endpoints(cluster):
 
 
 async def test_slices_and_endpoints_follow_the_pods_of_a_service(cluster):
-    await cluster.api.create(service())
-    await eventually_async(lambda: slices(cluster))  # an empty one
+    made = await cluster.api.create(service())
+    (empty,) = await eventually_async(lambda: slices(cluster))
+    assert empty["metadata"]["annotations"] == {ANNOTATION: made["metadata"]["creationTimestamp"]}
     await add_pod(cluster, "a", "10.0.0.1")
     await add_pod(cluster, "b", "10.0.0.2", ready=False)
     await shows(cluster, {("10.0.0.1", True), ("10.0.0.2", False)})
