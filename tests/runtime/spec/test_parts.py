@@ -88,6 +88,12 @@ def test_the_default_profile_opens_with_capabilities():
     assert "arch_prctl" not in actions([], "aarch64")
 
 
+def test_the_default_profile_refuses_calls_that_it_does_not_name():
+    for kept in ([], ALL):
+        made = default_profile(kept, "x86_64")
+        assert (made["defaultAction"], made["defaultErrnoRet"]) == UNKNOWN
+
+
 def test_no_system_call_has_two_rules():
     for kept in ([], ["CAP_SYS_ADMIN"], ALL):
         rules = default_profile(kept, "x86_64")["syscalls"]
