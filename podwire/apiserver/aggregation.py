@@ -104,7 +104,7 @@ class Aggregator:
 
     def _update(self) -> None:
         remote = [obj for obj in self._services.values() if obj["spec"].get("service")]
-        self._by_version = {(obj["spec"].get("group", ""), obj["spec"]["version"]): obj for obj in remote}
+        self._by_version = {_version_of(obj): obj for obj in remote}
         names = {obj["metadata"]["name"] for obj in remote}
         self._available &= names
         self._announce({name: kinds for name, kinds in self._kinds.items() if name in names})
@@ -133,7 +133,8 @@ class Aggregator:
         if not spec.get("service"):
             return LOCAL
         reference = spec["service"]
-        where = f'service/{reference["name"]} in "{reference["namespace"]}"'
+        group, version = _version_of(service)
+        where = f'service/{reference.get("name", "")} in "{reference.get("namespace", "")}"'
         try:
             server = await self._server(service)
         except ApiError as error:
@@ -144,19 +145,19 @@ class Aggregator:
                 port = reference.get("port") or 443
                 return Condition(False, "ServicePortError", f"{where} is not listening on port {port}")
             return Condition(False, "MissingEndpoints", f"endpoints for {where} have no addresses")
-        path = f"/apis/{spec['group']}/{spec['version']}"
+        path = f"/apis/{group}/{version}"
         try:
             if self._servers is None:
                 raise Unreachable("this API server has no client for aggregated ones")
             status, body = await self._servers.fetch(server, path, identity(_AGGREGATOR))
             if status != 200:
                 raise Unreachable(f"bad status from https://{server.address}:{server.port}{path}: {status}")
-            kinds = kinds_of(spec["group"], spec["version"], msgspec.json.decode(body))
+            kinds = kinds_of(group, version, msgspec.json.decode(body))
         except (Unreachable, ApiError, msgspec.MsgspecError, LookupError, TypeError, AttributeError) as error:
             self._available.discard(name)
             why = f"failing or missing response from https://{server.address}:{server.port}{path}: {error}"
             return Condition(False, "FailedDiscoveryCheck", why)
-        if (spec["group"], spec["version"]) in self._by_version:  # it was not deleted meanwhile
+        if (group, version) in self._by_version:  # it was not deleted meanwhile
             self._available.add(name)
             self._announce({**self._kinds, name: kinds})
         return PASSED
@@ -164,7 +165,7 @@ class Aggregator:
     async def _server(self, service: Object) -> AggregatedServer:
         """Returns where the server of an APIService is. Raises ApiError without a ready endpoint."""
         spec = service["spec"]
-        namespace, name = spec["service"]["namespace"], spec["service"]["name"]
+        namespace, name = spec["service"].get("namespace", ""), spec["service"].get("name", "")
         endpoint = await self._endpoints.find(namespace, name, spec["service"].get("port") or 443)
         return AggregatedServer(
             address=endpoint.address,
@@ -177,7 +178,7 @@ class Aggregator:
     async def _write(self, service: Object, condition: Condition) -> None:
         """Writes the condition Available, if it has changed."""
         conditions = (service.get("status") or {}).get("conditions") or ()
-        known: Object = next((one for one in conditions if one["type"] == "Available"), {})
+        known: Object = next((one for one in conditions if one.get("type") == "Available"), {})
         status = "True" if condition.available else "False"
         told = (known.get("status"), known.get("reason"), known.get("message"))
         if told == (status, condition.reason, condition.message):
@@ -209,6 +210,11 @@ class Aggregator:
             await self._engine.updater.update(write)
         except (ApiError, StorageError) as error:
             _log.info("cannot write APIService status", extra={"service": write.name, "error": str(error)})
+
+
+def _version_of(service: Object) -> tuple[str, str]:
+    """Returns the group and version of an APIService; earlier versions of podwire stored some without."""
+    return service["spec"].get("group", ""), service["spec"].get("version", "")
 
 
 def identity(user: User) -> Headers:

@@ -169,6 +169,23 @@ async def test_a_server_that_is_not_there_is_unavailable(api, pki, extension):
     assert (reply.status, reply.body) == (503, "service unavailable\n")
 
 
+async def test_an_incomplete_api_service_that_is_stored_does_not_stop_the_others(api, pki, extension):
+    """Earlier versions accepted it."""
+    broken = {
+        "kind": "APIService",
+        "apiVersion": "apiregistration.k8s.io/v1",
+        "metadata": {"name": "broken", "uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {"service": {}},
+        "status": {"conditions": [{"status": "True"}]},
+    }
+    await api.store.create("/registry/apiregistration.k8s.io/apiservices/broken", msgspec.json.encode(broken))
+    await expose(api, extension)
+    await api.made(SERVICES, api_service(pki))
+    assert (await available(api, "Passed"))["status"] == "True"
+    conditions = (await api.get(f"{SERVICES}/broken")).body["status"]["conditions"]
+    assert [one.get("reason") for one in conditions] == [None, "ServiceNotFound"]
+
+
 async def test_a_server_that_fails_discovery_is_unavailable(api, pki, extension):
     await expose(api, extension)
     extension.discovery_status = 500

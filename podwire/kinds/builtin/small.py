@@ -1,13 +1,14 @@
 """Kinds of several groups that are little more than a table."""
 
+from base64 import b64decode
 from typing import Any
 
 from podwire.kinds.builtin.admissionregistration.strategy import HTTPS
 from podwire.kinds.builtin.apps.template import container_cells
-from podwire.kinds.field_checks import Object
+from podwire.kinds.field_checks import Choice, Object, named
 from podwire.kinds.podspec import validation
 from podwire.kinds.podspec.defaults import POD_TEMPLATE, default_template
-from podwire.kinds.strategy import Strategy, selectable
+from podwire.kinds.strategy import Strategy, as_on_create, selectable
 from podwire.kinds.tables import (
     NONE,
     Json,
@@ -24,7 +25,9 @@ from podwire.kinds.tables import (
 )
 from podwire.objects import names
 from podwire.objects.times import human_duration
-from podwire.protocols.k8sapi.status import FieldError
+from podwire.protocols.k8sapi.status import FieldError, invalid, required
+
+CONDITION_STATUS = Choice(("True", "False", "Unknown"))
 
 
 def component_status_row(obj: Json, _now: float) -> list[Any]:
@@ -107,6 +110,53 @@ def default_api_service(obj: dict[str, Any]) -> None:
         service.setdefault("port", HTTPS)
 
 
+def validate_api_service(obj: Object) -> list[FieldError]:
+    errors: list[FieldError] = []
+    spec, name = obj["spec"], obj["metadata"].get("name", "")
+    group, version = spec.get("group", ""), spec.get("version", "")
+    if name != f"{version}.{group}":
+        detail = f'must be `spec.version+"."+spec.group`: "{version}.{group}"'
+        errors.append(invalid("metadata.name", name, detail))
+    if not group and version != "v1":
+        errors.append(required("spec.group", "only v1 may have an empty group and it better be legacy kube"))
+    if group:
+        named(names.dns_subdomain, group, "spec.group", errors)
+    named(names.dns1035_label, version, "spec.version", errors)
+    for key, most in (("groupPriorityMinimum", 20_000), ("versionPriority", 1_000)):
+        if not 0 < (value := spec.get(key, 0)) <= most:
+            errors.append(invalid(f"spec.{key}", value, f"must be positive and less than {most}"))
+    return errors + _aggregated_server_errors(spec)
+
+
+def _aggregated_server_errors(spec: Object) -> list[FieldError]:
+    errors: list[FieldError] = []
+    ca, insecure = spec.get("caBundle"), spec.get("insecureSkipTLSVerify", False)
+    if (service := spec.get("service")) is None:
+        if ca:
+            size = f"{len(b64decode(ca))} bytes"
+            errors.append(invalid("spec.caBundle", size, "local APIServices may not have a caBundle"))
+        if insecure:
+            detail = "local APIServices may not have insecureSkipTLSVerify"
+            errors.append(invalid("spec.insecureSkipTLSVerify", True, detail))
+        return errors
+    errors += [required(f"spec.service.{key}") for key in ("namespace", "name") if not service.get(key)]
+    port = service.get("port", 0)
+    if not 1 <= port <= 65535:
+        detail = "port is not valid: must be between 1 and 65535, inclusive"
+        errors.append(invalid("spec.service.port", port, detail))
+    if insecure and ca:
+        detail = "may not be true if caBundle is present"
+        errors.append(invalid("spec.insecureSkipTLSVerify", True, detail))
+    return errors
+
+
+def validate_api_service_status(new: Object, _old: Object) -> list[FieldError]:
+    errors: list[FieldError] = []
+    for index, given in enumerate(part(new, "status").get("conditions") or ()):
+        CONDITION_STATUS.check(given.get("status", ""), f"status.conditions[{index}].status", errors)
+    return errors
+
+
 def api_service_row(obj: Json, now: float) -> list[Any]:
     service = part(obj, "spec", "service")
     place = f"{text(service, 'namespace')}/{text(service, 'name')}" if service else "Local"
@@ -125,6 +175,9 @@ API_SERVICE = Strategy(
     stored_as="apiregistration.k8s.io/apiservices",
     parts={"spec": {}, "status": {}},
     default=default_api_service,
+    validate_create=validate_api_service,
+    validate_update=as_on_create(validate_api_service),
+    validate_subresources={"status": validate_api_service_status},
     allow_unconditional_update=False,
     columns="Name|Service|Available|Age",
     row=api_service_row,

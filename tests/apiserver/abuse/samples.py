@@ -126,6 +126,9 @@ _GIVEN: dict[tuple[str, str], Mapping[str, Any]] = {
     },
     ("storage.k8s.io", "storageclasses"): {"provisioner": "example.com/p"},
     ("storage.k8s.io", "volumeattributesclasses"): {"driverName": "example.com", "parameters": {"a": "b"}},
+    ("apiregistration.k8s.io", "apiservices"): {
+        "spec": {"group": "example.com", "version": "v1", "groupPriorityMinimum": 100, "versionPriority": 10}
+    },
     ("storage.k8s.io", "csinodes"): {"spec": {"drivers": []}},
     ("storage.k8s.io", "csidrivers"): {"spec": {}},
     ("storage.k8s.io", "csistoragecapacities"): {"storageClassName": "fast"},
