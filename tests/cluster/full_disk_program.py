@@ -1,11 +1,13 @@
 """Runs an API server on a disk that another program fills. Asserts everything itself.
 
-full_disk_program.py DIRECTORY: a small file system of its own.
+full_disk_program.py stopped DIRECTORY    a server that is stopped and started again; DIRECTORY is a small file system
+full_disk_program.py killed DIRECTORY     a server that is killed and started again
 """
 
 import asyncio
 import contextlib
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,8 @@ PODS = "/api/v1/namespaces/default/pods"
 MAPS = "/api/v1/namespaces/default/configmaps"
 TOKEN = "token"
 FULL = 507
+LARGE = 14
+"""ConfigMaps of 900 KB, with finalizers: their deletion writes three times as much as is reserved."""
 
 
 def fill_disk(path: Path) -> None:
@@ -49,13 +53,15 @@ def pod(name: str) -> Any:
     return {"metadata": {"name": name, "finalizers": ["example.com/wait"]}, "spec": spec}
 
 
-async def fill_store(server: Running, other: Path, name: str) -> None:
+async def fill_store(server: Running, other: Path | None, name: str) -> None:
+    """Writes until that is refused, while the other program takes whatever becomes free."""
     for number in range(500):
         body = {"metadata": {"name": f"{name}{number}"}, "data": {"x": "x" * 50_000}}
         status, _ = await call(server, "POST", MAPS, body)
         if status == FULL:
             return
-        fill_disk(other)
+        if other:
+            fill_disk(other)
     raise AssertionError("the disk is never full")
 
 
@@ -67,10 +73,13 @@ async def delete_works(server: Running, name: str) -> None:
     assert (await call(server, "GET", f"{PODS}/{name}"))[0] == 404
 
 
-async def main(directory: Path) -> None:
-    other = directory / "other-program.log"
+def options_in(directory: Path) -> Options:
     tokens = {TOKEN: User("admin", groups=("system:masters",))}
-    options = Options(data_dir=directory / "data", port=0, static_tokens=tokens)
+    return Options(data_dir=directory / "data", port=0, static_tokens=tokens)
+
+
+async def stopped(directory: Path) -> None:
+    other, options = directory / "other-program.log", options_in(directory)
     async with running(options) as server:
         await call(server, "POST", "/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "default"}})
         for name in "abc":
@@ -97,7 +106,46 @@ async def main(directory: Path) -> None:
         assert status == 201, body
         assert (await call(server, "GET", "/readyz"))[0] == 200
         assert (await call(server, "GET", f"{PODS}/c"))[0] == 200
+
+
+async def fill_and_die(directory: Path) -> None:
+    """A server with large objects, whose disk is full when it is killed."""
+    async with running(options_in(directory)) as server:
+        for number in range(LARGE):
+            metadata = {"name": f"large{number}", "finalizers": ["example.com/wait"]}
+            status, body = await call(server, "POST", MAPS, {"metadata": metadata, "data": {"x": "x" * 900_000}})
+            assert status == 201, body
+        fill_disk(directory / "other-program.log")
+        await fill_store(server, None, "first")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def kill_a_server(directory: Path) -> None:
+    if not (child := os.fork()):
+        asyncio.run(fill_and_die(directory))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    fill_disk(directory / "other-program.log")
+
+
+async def killed(directory: Path) -> None:
+    async with running(options_in(directory)) as server:
+        status, body = await call(server, "GET", "/readyz")
+        assert (status, b"no space left on the disk" in body) == (500, True), body
+        status, body = await call(server, "POST", MAPS, {"metadata": {"name": "ordinary"}})
+        assert status == FULL, body
+        for number in range(LARGE):
+            status, body = await call(server, "DELETE", f"{MAPS}/large{number}")
+            assert status == 200, (number, body)
+        for number in range(LARGE):
+            path = f"{MAPS}/large{number}"
+            status, body = await call(server, "PATCH", path, {"metadata": {"finalizers": None}})
+            assert status == 200, (number, body)
+            assert (await call(server, "GET", path))[0] == 404
+
+
+if __name__ == "__main__":
+    restart, place = sys.argv[1], Path(sys.argv[2])
+    if restart == "killed":
+        kill_a_server(place)
+    asyncio.run(killed(place) if restart == "killed" else stopped(place))
     sys.stdout.write("done\n")
-
-
-asyncio.run(main(Path(sys.argv[1])))

@@ -123,13 +123,24 @@ class Database:
         """Moves the WAL into the database file; `truncate` also frees the WAL's disk space."""
         self._connection.execute(f"PRAGMA wal_checkpoint({'TRUNCATE' if truncate else 'PASSIVE'})").fetchall()
 
-    def vacuum(self, pages: int) -> bool:
-        """Returns up to `pages` free pages to the file system; returns whether there may be more."""
-        free = _number(self._connection, "PRAGMA freelist_count")
-        if free:
+    def free_bytes(self) -> int:
+        """Returns the size of the file's free pages, which the next writes use before the file grows."""
+        return self._free_pages() * self._page_bytes()
+
+    def vacuum(self, pages: int, *, keep_bytes: int = 0) -> bool:
+        """Returns up to `pages` free pages to the file system, except so many bytes; returns whether there may be
+        more."""
+        free = self._free_pages() - keep_bytes // self._page_bytes()
+        if free > 0:
             # Each page is a row without columns; execute() would stop after the first.
-            self._connection.executescript(f"PRAGMA incremental_vacuum({pages})")
+            self._connection.executescript(f"PRAGMA incremental_vacuum({min(free, pages)})")
         return free > pages
+
+    def _free_pages(self) -> int:
+        return _number(self._connection, "PRAGMA freelist_count")
+
+    def _page_bytes(self) -> int:
+        return _number(self._connection, "PRAGMA page_size")
 
     def close(self) -> None:
         self._connection.close()

@@ -12,6 +12,10 @@ the WAL, which is used again from its beginning after each checkpoint, and the d
 A write is urgent when it deletes, or prepares a deletion. Every ordinary write that comes while the reserve is
 exhausted tries to top it up, so nothing has to watch the disk. While exhausted, the WAL is never truncated.
 
+A checkpoint gives up the blocks beyond the end of the database, and another program may take them before they are
+reserved again. So on a disk that is nearly full, the database keeps as much in free pages, which compaction makes of
+superseded rows; and compaction comes before the next deletion.
+
 SQLite removes the WAL when it closes the database. `keep` gives it a second name before, and `restore` returns it: the
 blocks stay ours while the store is closed. What it contains was checkpointed; its header is erased all the same.
 """
@@ -32,6 +36,7 @@ SMALLEST = 4096
 SHARE = 8
 """On a small file system, each file reserves at most this part of the free space."""
 
+_BLOCK = 512
 _WAL_HEADER = 32
 
 
@@ -62,24 +67,32 @@ class Reserve:
             os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600) for path in (database, _wal(database))
         ]
         self._most = size
-        self.size = LEAST
+        # After a crash on a full disk there is nothing to measure by: the WAL still owns what was reserved.
+        self.size = max(LEAST, min(size, os.fstat(self._files[1]).st_blocks * _BLOCK))
         self.exhausted = False
         self.top_up()
 
-    def top_up(self) -> bool:
+    def is_tight(self) -> bool:
+        """Whether another program could soon take what the database returns to the file system."""
+        return self.exhausted or _free(self._database.parent) < 2 * self.size
+
+    def top_up(self, free_bytes: int = 0) -> bool:
         """Reserves what is missing; returns whether all is reserved, or the file system cannot reserve anything.
 
         Comes after every checkpoint: SQLite truncates the database then, and so gives up the blocks beyond its end.
+        `free_bytes` within the database are as good as blocks beyond its end.
         """
         self.size = max(self.size, min(self._most, _free(self._database.parent) // SHARE))
         database, wal = self._files
-        enough = self._reserve(wal, 0) and self._reserve(database, os.fstat(database).st_size)
+        enough = self._reserve(wal, 0, self.size) and self._reserve(
+            database, os.fstat(database).st_size, self.size - free_bytes
+        )
         self.exhausted = not enough
         return enough
 
-    def _reserve(self, file: int, offset: int) -> bool:
+    def _reserve(self, file: int, offset: int, requested: int) -> bool:
         """Reserves blocks of a file, if not all then as many as there are; returns whether it got all."""
-        size = self.size
+        size = requested
         while size >= SMALLEST:
             try:
                 syscalls.preallocate(file, offset, size)
@@ -88,7 +101,7 @@ class Reserve:
                 if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                     return True  # not supported here: a full disk is found out by writing
             size //= 2
-        return size == self.size
+        return size == requested
 
     def keep(self) -> None:
         """Gives the WAL a second name; before SQLite removes it."""

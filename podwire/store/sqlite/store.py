@@ -54,6 +54,9 @@ BEFORE_PUBLISH = declare("store.before-publish", "a batch is durable, readers an
 LOCK = "lock"
 """The lock file in the data directory."""
 
+COMPACT_BYTES = 512 << 10
+"""On a full disk, history of this size is compacted: an eighth of what is reserved."""
+
 _Outcome = asyncio.Future[StorageError | None]
 
 
@@ -80,6 +83,7 @@ class SqliteStore(CachedStore):
             database, self._loop, self._complete, floor=floor, limits=limits, reserve=reserve, urgent=urgent
         )
         self._compacted_for_space = False
+        self._superseded_bytes = 0
         self._writer.compacted(floor, loaded.superseded)
         self._newest = loaded.versions.revision
         self._gathered: list[Change] = []
@@ -193,13 +197,24 @@ class SqliteStore(CachedStore):
             self._publish(batch)
         for change in batch:
             self._in_flight.pop(change.key).set_result(error)
-        if isinstance(error, StoreFull) and not self._compacted_for_space:
-            self._compacted_for_space = True  # the past takes space; watches that resume from it get 410 and list
-            self._compact(self._versions.revision)
-            return
+        if self._past_takes_space(batch, error):
+            self._compact(self._versions.revision)  # watches that resume from the past get 410 and list
+        else:
+            self._compact_after_writes()
+
+    def _past_takes_space(self, batch: Sequence[Change], error: StorageError | None) -> bool:
+        """Whether the whole history is to be compacted for its space: on a full disk, at first, and then whenever the
+        deletions have superseded so much that the reserve would run out."""
         if error is None and not self._writer.full:
-            self._compacted_for_space = False
-        self._compact_after_writes()
+            self._compacted_for_space, self._superseded_bytes = False, 0
+            return False
+        if error is None:
+            self._superseded_bytes += sum(len(change.previous.value) for change in batch if change.previous)
+        first = isinstance(error, StoreFull) and not self._compacted_for_space
+        due = first or self._superseded_bytes >= COMPACT_BYTES
+        if due:
+            self._compacted_for_space, self._superseded_bytes = True, 0
+        return due
 
     def _compact(self, revision: int) -> None:
         """Removes the history below `revision`; the file follows."""

@@ -186,6 +186,8 @@ class Writer:
     def _commit(self, batch: list[Change]) -> None:
         """Commits a batch; on a full disk, only its urgent writes."""
         if self._reserve.exhausted and not self._top_up():
+            if self._maintenance.unwritten:
+                self._maintain_now(self._remove)  # before the batch, which then needs no more pages than that freed
             batch = self._refuse_ordinary(batch, StoreFull(f"{self._database.path}: {FULL}"))
         error = self._append(batch)
         if isinstance(error, StoreFull):
@@ -214,7 +216,7 @@ class Writer:
 
     def _top_up(self) -> bool:
         """Reserves space again; returns whether there is enough."""
-        before, enough = self._reserve.exhausted, self._reserve.top_up()
+        before, enough = self._reserve.exhausted, self._reserve.top_up(self._database.free_bytes())
         if before and enough:
             log.warning("store has disk space again and accepts writes", extra={"path": self._database.path})
         elif not before and not enough:
@@ -263,7 +265,8 @@ class Writer:
         elif maintenance.unwritten and (idle or len(maintenance.superseded) >= REMOVE_BATCH):
             self._remove()
         elif idle and maintenance.free_pages:
-            maintenance.free_pages = self._database.vacuum(VACUUM_PAGES)
+            keep = self._reserve.size if self._reserve.is_tight() else 0
+            maintenance.free_pages = self._database.vacuum(VACUUM_PAGES, keep_bytes=keep)
             maintenance.wal_bytes += VACUUM_PAGES * _ROW_OVERHEAD
         elif idle and maintenance.wal_bytes:
             self._checkpoint(truncate=True)
