@@ -1,4 +1,5 @@
-"""The worst latency of a small request while the server works on a body of almost the largest size.
+"""The worst latency of a small request while the server works on a body of almost the largest size, or compiles a
+large object that it has stored.
 
 A server with one event loop answers nothing while it works on something else, so this shows the longest piece of work
 that it does at a stretch. What matters is the worst of many, and that the large request itself is answered at all.
@@ -9,6 +10,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from benchmarks.figures import Figure
 from benchmarks.machine import CannotMeasure
@@ -21,6 +23,14 @@ VALUE = "v" * 20
 ROUNDS = 3
 AFTER_SECONDS = 0.1
 """Requests go on for this long after the answer: what the server frees then counts, too."""
+COMPILE_SECONDS = 3.0
+"""The same for an object that takes effect after its answer."""
+
+ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+VALIDATIONS = 10_000
+PROPERTIES = 20_000
+ROLE_RULES = 9_000
 
 
 def measure(server: Server) -> Iterator[Figure]:
@@ -29,19 +39,27 @@ def measure(server: Server) -> Iterator[Figure]:
         ("YAML", "application/yaml", _yaml()),
         ("protobuf", "application/vnd.kubernetes.protobuf", _protobuf()),
     ):
-        worst = max(_worst_latency(server, media, body) for _ in range(ROUNDS))
+        worst = max(_worst_latency(server, CONFIG_MAPS, media, body) for _ in range(ROUNDS))
         what = f"GET /version beside {len(body) / 1e6:.1f} MB of {name}, worst"
         yield Figure(group="API server", what=what, value=worst * 1e3, unit=" ms")
+    for name, path, obj in (
+        (f"a policy with {VALIDATIONS} validations", f"{ADMISSION}/validatingadmissionpolicies", _policy()),
+        (f"a definition with {PROPERTIES} properties", DEFINITIONS, _definition()),
+        (f"a role with {ROLE_RULES} rules", "/apis/rbac.authorization.k8s.io/v1/clusterroles", _role()),
+    ):
+        worst = _worst_latency(server, path, JSON, json.dumps(obj).encode(), after=COMPILE_SECONDS)
+        server.call("DELETE", f"{path}/{obj['metadata']['name']}")
+        yield Figure(group="API server", what=f"GET /version beside {name}, worst", value=worst * 1e3, unit=" ms")
 
 
-def _worst_latency(server: Server, media: str, body: bytes) -> float:
+def _worst_latency(server: Server, path: str, media: str, body: bytes, *, after: float = AFTER_SECONDS) -> float:
     """Returns the longest time in which a GET was answered, from before the large request until after it."""
     statuses: list[int] = []
 
     def send() -> None:
         headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": media}
         with contextlib.closing(server.connect()) as wire:
-            wire.request("POST", CONFIG_MAPS, body=body, headers=headers)
+            wire.request("POST", path, body=body, headers=headers)
             answer = wire.getresponse()
             answer.read()
             statuses.append(answer.status)
@@ -54,7 +72,7 @@ def _worst_latency(server: Server, media: str, body: bytes) -> float:
         latencies = []
         while sender.is_alive():
             latencies.append(ask())
-        until = time.perf_counter() + AFTER_SECONDS
+        until = time.perf_counter() + after
         while time.perf_counter() < until:
             latencies.append(ask())
     if not statuses or statuses[0] >= 500:
@@ -70,6 +88,27 @@ def _asker(request: Callable[[str, str], None], read: Callable[[], bytes]) -> Ca
         return time.perf_counter() - begin
 
     return ask
+
+
+def _policy() -> dict[str, Any]:
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}
+    validations = [{"expression": f"object.metadata.name != 'n{number}'"} for number in range(VALIDATIONS)]
+    spec = {"matchConstraints": {"resourceRules": [rule]}, "validations": validations}
+    return {"metadata": {"name": "large"}, "spec": spec}
+
+
+def _definition() -> dict[str, Any]:
+    spec = {"type": "object", "properties": {f"p{number}": {"type": "string"} for number in range(PROPERTIES)}}
+    schema = {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}}
+    version = {"name": "v1", "served": True, "storage": True, "schema": schema}
+    names = {"plural": "larges", "singular": "large", "kind": "Large", "listKind": "LargeList"}
+    spec = {"group": "example.com", "scope": "Namespaced", "names": names, "versions": [version]}
+    return {"metadata": {"name": "larges.example.com"}, "spec": spec}
+
+
+def _role() -> dict[str, Any]:
+    rules = [{"apiGroups": [""], "resources": [f"r{number}"], "verbs": ["get"]} for number in range(ROLE_RULES)]
+    return {"metadata": {"name": "large"}, "rules": rules}
 
 
 def _json() -> bytes:

@@ -10,6 +10,7 @@ from podwire.apiserver.conversion import converter_of, converting
 from podwire.apiserver.engine import Engine
 from podwire.apiserver.identity.users import SYSTEM
 from podwire.apiserver.read.informer import follow
+from podwire.apiserver.request import offload
 from podwire.apiserver.webhook_calls import WebhookCalls
 from podwire.apiserver.write.field_managers import SERVER, FieldManager
 from podwire.apiserver.write.updates import Write
@@ -25,12 +26,12 @@ from podwire.kinds.crds import (
     storage_version,
 )
 from podwire.kinds.crds import definition as crd
-from podwire.kinds.crds.served_kinds import deprecation, written_otherwise
+from podwire.kinds.crds.served_kinds import deprecation, names_of, written_otherwise
 from podwire.kinds.crds.structural import Structural
 from podwire.kinds.resource import Resource, ScalePaths, storage_prefix
 from podwire.kinds.schema import OpenApi
 from podwire.kinds.shape import Shape
-from podwire.kinds.stored import Object, unpack
+from podwire.kinds.stored import Object, encode, unpack
 from podwire.kinds.strategy import CUSTOM, selectable
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.status import ApiError, FieldError
@@ -63,8 +64,10 @@ class CustomResources:
         self._engine = engine
         self._openapi = openapi
         self._definitions: dict[str, Object] = {}
-        self._compiled: dict[tuple[str, str], list[tuple[Resource, Object]]] = {}
-        """Compiled resources by uid and version of the definition: unchanged definitions are not compiled again."""
+        self._sizes: dict[str, int] = {}
+        """Bytes of the stored definitions."""
+        self._compiled: dict[_Version, list[tuple[Resource, Object]]] = {}
+        """Compiled resources: a definition is not compiled again for its status."""
         self._resource = engine.registry.builtin("apiextensions.k8s.io", "customresourcedefinitions")
         self._meta = engine.schemas.shape_of(OBJECT_META)
 
@@ -79,16 +82,19 @@ class CustomResources:
 
     async def _on_list(self, items: list[Item]) -> None:
         self._definitions = {item.key: unpack(item) for item in items}
-        self._update_registry()
+        self._sizes = {item.key: len(item.value) for item in items}
+        await self._update_registry()
         for definition in list(self._definitions.values()):
             await self._establish(definition)
 
     async def _on_change(self, change: Change) -> None:
         if change.item is None:
             self._definitions.pop(change.key, None)
+            self._sizes.pop(change.key, None)
         else:
             self._definitions[change.key] = unpack(change.item)
-        self._update_registry()
+            self._sizes[change.key] = len(change.item.value)
+        await self._update_registry()
         if change.item is not None:
             await self._establish(self._definitions[change.key])
 
@@ -116,12 +122,16 @@ class CustomResources:
         except ApiError as error:
             _log.info("cannot establish a definition", extra={"definition": name, "error": error.message})
 
-    def _update_registry(self) -> None:
-        before, self._compiled = self._compiled, {}
-        for definition in self._definitions.values():
+    async def _update_registry(self) -> None:
+        before, compiled = self._compiled, dict[_Version, list[tuple[Resource, Object]]]()
+        for key, definition in self._definitions.items():
             if crd.condition(definition, "Established"):
-                version = (definition["metadata"]["uid"], definition["metadata"]["resourceVersion"])
-                self._compiled[version] = before[version] if version in before else self._compile(definition)
+                version = _version(definition)
+                if version in before:
+                    compiled[version] = before[version]
+                else:
+                    compiled[version] = await offload.for_size(self._sizes[key], partial(self._compile, definition))
+        self._compiled = compiled
         served = [one for several in self._compiled.values() for one in several]
         self._engine.registry.replace_custom(resource for resource, _ in served)
         self._update_conversions()
@@ -131,8 +141,7 @@ class CustomResources:
         engines = self._engine.converting
         engines.clear()
         for definition in self._definitions.values():
-            version = (definition["metadata"]["uid"], definition["metadata"]["resourceVersion"])
-            for resource, _ in self._compiled.get(version, ()):
+            for resource, _ in self._compiled.get(_version(definition), ()):
                 converter = converter_of(definition, resource, storage_version(definition), self._calls)
                 if converter is not None:
                     kind = resource.kind
@@ -145,6 +154,17 @@ class CustomResources:
         except Exception:  # noqa: BLE001 - whatever is wrong with one definition, the others are served
             _log.exception("cannot serve a definition", extra={"definition": definition["metadata"]["name"]})
             return []
+
+
+_Version = tuple[str, int, bool, bytes]
+
+
+def _version(definition: Object) -> _Version:
+    """Returns what a definition's compiled form depends on: uid, generation, whether it is being deleted, and the
+    names in force."""
+    metadata = definition["metadata"]
+    names = encode(names_of(definition))
+    return metadata["uid"], metadata.get("generation") or 1, "deletionTimestamp" in metadata, names
 
 
 def _of(kind: Kind, definition: Object) -> bool:

@@ -2,6 +2,7 @@
 
 import logging
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -12,6 +13,7 @@ from podwire.apiserver.identity.users import SYSTEM
 from podwire.apiserver.ports import Store
 from podwire.apiserver.read.informer import follow
 from podwire.apiserver.registry import Registry
+from podwire.apiserver.request import offload
 from podwire.apiserver.write.field_managers import FieldManager
 from podwire.apiserver.write.updates import Updater, Write
 from podwire.kinds.stored import Object
@@ -67,16 +69,19 @@ class RoleAggregation:
         await follow(self.store, CLUSTER_ROLES, self._on_list, self._on_change)
 
     async def _on_list(self, items: list[Item]) -> None:
+        roles = {item.key: await offload.for_size(len(item.value), partial(_read_role, item)) for item in items}
         self._roles.clear()
-        self._roles.update({item.key: role for item in items if (role := _read_role(item)) is not None})
+        self._roles.update({key: role for key, role in roles.items() if role is not None})
         await self._update()
 
     async def _on_change(self, change: Change) -> None:
-        self._take(change.key, change.item)
+        await self._take(change.key, change.item)
         await self._update()
 
-    def _take(self, key: str, item: Item | None) -> None:
-        role = _read_role(item) if item is not None else None
+    async def _take(self, key: str, item: Item | None) -> None:
+        role = None
+        if item is not None:
+            role = await offload.for_size(len(item.value), partial(_read_role, item))
         if role is None:
             self._roles.pop(key, None)
         else:
@@ -99,6 +104,6 @@ class RoleAggregation:
             run_policies=False,
         )
         try:
-            self._take(key, await self.updater.update(write))
+            await self._take(key, await self.updater.update(write))
         except ApiError as error:
             _log.warning("cannot update an aggregated role", extra={"role": name, "error": error.message})

@@ -1,5 +1,5 @@
 """Keeps the event loop free of the work that large requests cause: decoding, defaulting, admission, validation, field
-managers.
+managers; and the compilation of large objects once they are stored.
 
 Three megabytes of YAML take a second of Python. That second is spent in a worker thread: the interpreter switches
 threads every few milliseconds, so other requests go on. There is one worker for all large requests, because each would
@@ -66,6 +66,12 @@ async def in_worker(function: Callable[[], Result]) -> Result:
     """Returns the function's result, called in the worker whatever the size of the request."""
     with _SWITCHING:
         return await asyncio.get_running_loop().run_in_executor(_WORKER, function)
+
+
+async def for_size(size: int, function: Callable[[], Result]) -> Result:
+    """Returns the result of a function that works on so many bytes outside of a request: an informer that compiles what
+    was stored. It has no effect but its result, which the caller publishes on the loop."""
+    return await in_worker(function) if size > LARGE else function()
 
 
 class _Switching:

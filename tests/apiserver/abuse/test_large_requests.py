@@ -13,9 +13,11 @@ from podwire.protocols.k8sapi import codec
 from podwire.protocols.k8sapi.server_side import Request
 from tests.apiserver.abuse.support import ADMIN
 from tests.apiserver.abuse.test_bombs import JSON, MAPS, PODS, PROTOBUF, YAML, enveloped, repeated, sized
+from tests.eventually import eventually_async
 
 CONTAINERS = 4_000
 STRICT = {"metadata": {"labels": {"pod-security.kubernetes.io/warn": "restricted"}}}
+COMPILERS = ("/podwire/kinds/", "/podwire/protocols/cel/")
 ENOUGH = 10
 """Requests that are answered while a large one is worked on; without a worker it is one or two."""
 
@@ -68,10 +70,11 @@ async def answered_meanwhile(house, method: str, path: str, media: str, body: by
 
 
 class CountedCalls:
-    """Counts the calls that the event loop's thread makes, and the steps that are handed to the worker."""
+    """Counts the calls that the event loop's thread makes, those that compile, and the steps that are handed to the
+    worker."""
 
     def __init__(self, monkeypatch) -> None:
-        self.on_loop = self.offloaded = 0
+        self.on_loop = self.compiling = self.offloaded = 0
         submit = offload._WORKER.submit
 
         def counted(*args):
@@ -80,8 +83,10 @@ class CountedCalls:
 
         monkeypatch.setattr(offload._WORKER, "submit", counted)
 
-    def _count(self, _frame, event, _argument) -> None:
-        self.on_loop += event == "call"
+    def _count(self, frame, event, _argument) -> None:
+        if event == "call":
+            self.on_loop += 1
+            self.compiling += any(part in frame.f_code.co_filename for part in COMPILERS)
 
     def __enter__(self) -> Self:
         sys.setprofile(self._count)
@@ -109,6 +114,89 @@ def test_a_large_object_is_deleted_by_the_worker(house, monkeypatch):
     with CountedCalls(monkeypatch) as calls:
         house.ask("DELETE", f"{MAPS}/x")
     assert calls.offloaded == 2, "decoded twice: as it was, and as it is marked"
+
+
+PARTS = 2_000
+"""Of each large object: validations, properties, rules, webhooks."""
+
+
+def policy() -> dict:
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}
+    validations = [{"expression": f"object.metadata.name != 'n{number}'"} for number in range(PARTS)]
+    spec = {"matchConstraints": {"resourceRules": [rule]}, "validations": validations}
+    return {"metadata": {"name": "large"}, "spec": spec}
+
+
+def definition(schema: dict) -> dict:
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    names = {"plural": "larges", "singular": "large", "kind": "Large", "listKind": "LargeList"}
+    spec = {"group": "example.com", "scope": "Namespaced", "names": names, "versions": [version]}
+    return {"metadata": {"name": "larges.example.com"}, "spec": spec}
+
+
+def properties() -> dict:
+    spec = {"type": "object", "properties": {f"p{number}": {"type": "string"} for number in range(PARTS)}}
+    return definition({"type": "object", "properties": {"spec": spec}})
+
+
+def rules() -> dict:
+    spec = {"type": "integer", "x-kubernetes-validations": [{"rule": f"self != {number}"} for number in range(PARTS)]}
+    return definition({"type": "object", "properties": {"spec": spec}})
+
+
+def role() -> dict:
+    rules = [{"apiGroups": [""], "resources": [f"r{number}"], "verbs": ["get"]} for number in range(PARTS)]
+    return {"metadata": {"name": "large"}, "rules": rules}
+
+
+def webhooks() -> dict:
+    rule = {"apiGroups": ["example.com"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["none"]}
+    webhook = {
+        "admissionReviewVersions": ["v1"], "clientConfig": {"url": "https://localhost:1/"}, "failurePolicy": "Ignore",
+        "matchConditions": [{"name": "c", "expression": "true"}], "rules": [rule], "sideEffects": "None",
+    }  # fmt: skip
+    return {"metadata": {"name": "large"}, "webhooks": [{"name": f"w{n}.example.com", **webhook} for n in range(1_000)]}
+
+
+def serves(server) -> bool:
+    return server.engine.registry.find("example.com", "v1", "larges") is not None
+
+
+ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+COMPILED = [
+    pytest.param(
+        f"{ADMISSION}/validatingadmissionpolicies", policy, lambda server: server.policies._policies.known, id="policy"
+    ),
+    pytest.param(DEFINITIONS, properties, serves, id="properties of a definition"),
+    pytest.param(DEFINITIONS, rules, serves, id="rules of a definition"),
+    pytest.param(
+        "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+        role,
+        lambda server: "/registry/clusterroles/large" in server.aggregation._roles,
+        id="role",
+    ),
+    pytest.param(
+        f"{ADMISSION}/validatingwebhookconfigurations",
+        webhooks,
+        lambda server: server.webhooks.validating.active,
+        id="webhooks",
+    ),
+]
+
+
+@pytest.mark.parametrize(("path", "body", "takes_effect"), COMPILED)
+def test_a_large_object_is_compiled_by_the_worker_once_it_is_stored(house, monkeypatch, path, body, takes_effect):
+    server = house.assembled
+
+    async def wait() -> None:
+        await eventually_async(lambda: takes_effect(server))
+
+    with CountedCalls(monkeypatch) as calls:
+        house.made(path, body())
+        house.run(wait())
+
+    assert calls.compiling < PARTS / 2
 
 
 def test_an_object_that_is_too_large_with_its_defaults_is_refused_before_it_is_validated(house):

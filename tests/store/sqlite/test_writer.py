@@ -39,7 +39,7 @@ async def test_writes_that_gather_while_the_disk_is_busy_share_a_transaction(tmp
     store = await SqliteStore.open(tmp_path)
     watch = store.watch(PODS, after=1)
     first = asyncio.ensure_future(store.create(f"{PODS}first", b""))
-    await asyncio.sleep(0.01)
+    await eventually_async(lambda: sizes == [1], interval=0.001)
     items = await asyncio.gather(*(store.create(f"{PODS}{number}", b"") for number in range(100)))
     assert sizes == [1, 100]
     assert [change.item for change in await take(watch, 101)] == [await first, *items]

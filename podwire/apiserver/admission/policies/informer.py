@@ -3,13 +3,15 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from functools import partial
+from typing import Generic, NamedTuple, TypeVar
 
 from podwire.apiserver.admission.policies.plugin import GROUP, Policies, bound
 from podwire.apiserver.admission.policies.type_checking import checked
 from podwire.apiserver.engine import Engine
 from podwire.apiserver.identity.users import SYSTEM
 from podwire.apiserver.read.informer import follow
+from podwire.apiserver.request import offload
 from podwire.apiserver.write.field_managers import SERVER, FieldManager
 from podwire.apiserver.write.updates import Write
 from podwire.kinds.policies.policy import Binding, Policy, binding_of, policy_of
@@ -31,7 +33,7 @@ class PolicyInformer:
         bindings = engine.registry.builtin(GROUP, "validatingadmissionpolicybindings")
         self._policies = _CompiledObjects(self._resource.prefix, policy_of, self._create_or_update)
         self._bindings = _CompiledObjects(bindings.prefix, binding_of, self._create_or_update)
-        self._observed: asyncio.Queue[Object] = asyncio.Queue()
+        self._observed: asyncio.Queue[_Stored] = asyncio.Queue()
 
     async def load(self) -> None:
         """Activates the stored policies; called once before the server answers."""
@@ -45,19 +47,20 @@ class PolicyInformer:
                 parts.create_task(follow(self._engine.store, cache.prefix, cache.seen, cache.changed))
             parts.create_task(self._report())
 
-    def _create_or_update(self, changed: list[Object]) -> None:
+    def _create_or_update(self, changed: "list[_Stored]") -> None:
         self.active.replace(bound(self._policies.known.values(), self._bindings.known.values()))
         for change in changed:
-            if change["kind"] == self._resource.kind.kind:
+            if change.obj["kind"] == self._resource.kind.kind:
                 self._observed.put_nowait(change)
 
     async def _report(self) -> None:
         """Writes statuses in a separate task, so that no policy waits for another one's status."""
         while True:
-            policy = await self._observed.get()
+            policy, size = await self._observed.get()
             generation = policy["metadata"].get("generation", 0)
             if (policy.get("status") or {}).get("observedGeneration") != generation:
-                seen = {"observedGeneration": generation, "typeChecking": self._type_checking(policy)}
+                warnings = await offload.for_size(size, partial(self._type_checking, policy))
+                seen = {"observedGeneration": generation, "typeChecking": warnings}
                 await self._write_status(policy["metadata"]["name"], seen)
 
     def _type_checking(self, policy: Object) -> Object:
@@ -89,11 +92,18 @@ class PolicyInformer:
 _Compiled = TypeVar("_Compiled", Policy, Binding)
 
 
+class _Stored(NamedTuple):
+    """A stored object, and its size in bytes."""
+
+    obj: Object
+    size: int
+
+
 class _CompiledObjects(Generic[_Compiled]):
     """Stored objects of one kind, compiled."""
 
     def __init__(
-        self, prefix: str, compile_: Callable[[Object], _Compiled], settle: Callable[[list[Object]], None]
+        self, prefix: str, compile_: Callable[[Object], _Compiled], settle: Callable[[list[_Stored]], None]
     ) -> None:
         self.prefix = prefix
         self.known: dict[str, _Compiled] = {}
@@ -101,23 +111,28 @@ class _CompiledObjects(Generic[_Compiled]):
         self._create_or_update = settle
 
     async def seen(self, items: list[Item]) -> None:
-        objects = {item.key: unpack(item) for item in items}
-        self.known = {}
-        for key, obj in objects.items():
-            self._take(key, obj)
-        self._create_or_update(list(objects.values()))
+        found = {item.key: await offload.for_size(len(item.value), partial(self._compiled, item)) for item in items}
+        self.known = {key: compiled for key, (_, compiled) in found.items() if compiled is not None}
+        self._create_or_update([stored for stored, _ in found.values()])
 
     async def changed(self, change: Change) -> None:
+        if (item := change.item) is None:
+            self.known.pop(change.key, None)
+            self._create_or_update([])
+            return
+        stored, compiled = await offload.for_size(len(item.value), partial(self._compiled, item))
         self.known.pop(change.key, None)
-        obj = unpack(change.item) if change.item else None
-        if obj is not None:
-            self._take(change.key, obj)
-        self._create_or_update([obj] if obj else [])
+        if compiled is not None:
+            self.known[change.key] = compiled
+        self._create_or_update([stored])
 
-    def _take(self, key: str, obj: Object) -> None:
+    def _compiled(self, item: Item) -> tuple[_Stored, _Compiled | None]:
+        obj = unpack(item)
+        stored = _Stored(obj, len(item.value))
         try:
-            self.known[key] = self._compile(obj)
+            return stored, self._compile(obj)
         except (LookupError, TypeError, ValueError):  # stored before it was validated: the others stay active
             _log.exception(
                 "cannot compile a policy object", extra={"kind": obj["kind"], "object": obj["metadata"]["name"]}
             )
+            return stored, None

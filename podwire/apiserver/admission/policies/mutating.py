@@ -5,6 +5,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from podwire.apiserver.admission.chain import AdmissionPlugin, Operation
@@ -174,19 +175,22 @@ class _Compiled(Generic[_T]):
         self._changed = changed
 
     async def on_list(self, items: list[Item]) -> None:
-        self.known = {}
-        for item in items:
-            self._take(item)
+        found = {item.key: await offload.for_size(len(item.value), partial(self._compiled, item)) for item in items}
+        self.known = {key: compiled for key, compiled in found.items() if compiled is not None}
         self._changed()
 
     async def on_change(self, change: Change) -> None:
+        item, compiled = change.item, None
+        if item is not None:
+            compiled = await offload.for_size(len(item.value), partial(self._compiled, item))
         self.known.pop(change.key, None)
-        if change.item is not None:
-            self._take(change.item)
+        if compiled is not None:
+            self.known[change.key] = compiled
         self._changed()
 
-    def _take(self, item: Item) -> None:
+    def _compiled(self, item: Item) -> _T | None:
         try:
-            self.known[item.key] = self._compile(unpack(item))
+            return self._compile(unpack(item))
         except (LookupError, TypeError, ValueError):  # stored before it was validated: the others stay active
             _log.exception("cannot compile mutating policy object", extra={"key": item.key})
+            return None

@@ -2,12 +2,14 @@
 
 import asyncio
 import logging
+from functools import partial
 
 from podwire.apiserver.admission.policies.requests import Versions
 from podwire.apiserver.admission.webhooks.metrics import WebhookMetrics
 from podwire.apiserver.admission.webhooks.plugin import MutatingWebhooks, ValidatingWebhooks, Webhooks
 from podwire.apiserver.ports import Store
 from podwire.apiserver.read.informer import follow
+from podwire.apiserver.request import offload
 from podwire.apiserver.webhook_calls import WebhookCalls
 from podwire.interfaces import Clock
 from podwire.kinds.policies.webhook import Webhook, webhooks_of
@@ -63,13 +65,14 @@ class _Configurations:
         self._webhooks: dict[str, tuple[Webhook, ...]] = {}
 
     async def on_list(self, items: list[Item]) -> None:
-        self._webhooks = {item.key: _compiled(item) for item in items}
+        self._webhooks = {item.key: await offload.for_size(len(item.value), partial(_compiled, item)) for item in items}
         self._activate()
 
     async def on_change(self, change: Change) -> None:
-        self._webhooks.pop(change.key, None)
-        if change.item is not None:
-            self._webhooks[change.key] = _compiled(change.item)
+        if (item := change.item) is None:
+            self._webhooks.pop(change.key, None)
+        else:
+            self._webhooks[change.key] = await offload.for_size(len(item.value), partial(_compiled, item))
         self._activate()
 
     def _activate(self) -> None:
