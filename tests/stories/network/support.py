@@ -251,6 +251,15 @@ class Network:
         sets = [entry.get("set") or entry.get("map") for entry in document["nftables"]]
         return {each["name"]: len(each.get("elem", ())) for each in sets if each}
 
+    def left(self) -> dict[str, int]:
+        """Like `content`, without what is empty and without the addresses of DNS servers, which stay."""
+        words = ("endpointslices", "-n", "kube-system", "-l", "kubernetes.io/service-name=kube-dns")
+        servers = self.cluster.output("get", *words, "-o", "jsonpath={.items[*].endpoints[*].addresses[*]}").split()
+        counts = self.content()
+        for server in servers:
+            counts["identity6" if ":" in server else "identity4"] -= 1
+        return {name: count for name, count in counts.items() if count}
+
     def close(self) -> None:
         for peer in self._peers:
             peer.close()

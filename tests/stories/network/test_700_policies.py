@@ -60,7 +60,7 @@ def test_access_to_a_pod_follows_policies_labels_and_namespaces(network, agreed,
 
     network.cluster.delete_all()
     network.cluster.output("delete", "pod", "visitor", "-n", "far")
-    network.cluster.eventually(lambda: not any(network.content().values()), "no address is left in the kernel")
+    network.cluster.eventually(lambda: not network.left(), "no address is left in the kernel")
 
 
 def test_a_pod_is_isolated_from_its_first_packet_on(network, a_pod, a_policy):

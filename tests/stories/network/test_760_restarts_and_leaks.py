@@ -82,7 +82,7 @@ def test_two_plugins_in_one_chain_and_nothing_is_left_behind(network, a_pod, a_p
         for each in (web, good, other):
             each.close()
         cluster.delete_all()
-        cluster.eventually(lambda: not any(network.content().values()), "no element is left in the kernel")
+        cluster.eventually(lambda: not network.left(), "no element is left in the kernel")
     finally:
         logger.close()
     assert network.plugin.stop() == 0
