@@ -25,6 +25,9 @@ UNAUTHORIZED = 401
 
 CONNECT_SECONDS = 10.0
 
+HANDSHAKE_SECONDS = 30.0
+"""Until a WebSocket is open: an API server connects to a kubelet first, and that one to its runtime."""
+
 IDLE_SECONDS = 30.0
 """Idle connections are closed before the server would do it, so that no request meets a closing connection."""
 
@@ -90,7 +93,7 @@ class HttpClient:
             return _Incoming(await self._send(method, path, query, headers, b""), f"{method} {path}")
 
     async def websocket(
-        self, path: str, *, query: Query = (), protocols: Iterable[str], seconds: float = CONNECT_SECONDS
+        self, path: str, *, query: Query = (), protocols: Iterable[str], seconds: float = HANDSHAKE_SECONDS
     ) -> FarSocket:
         """Opens a WebSocket. Raises HandshakeRefused, Unreachable and Interrupted."""
         with _errors("GET", path):

@@ -1,11 +1,14 @@
 """Finding a cluster."""
 
+import json
+from dataclasses import replace
+
 import pytest
 
 from podwire.client import Api, ApiError, BadKubeconfig, ClientError, connect
 from podwire.client.connecting import find_access
 from podwire.protocols.k8sapi.exec_credential import ExecPlugin, InteractiveMode
-from podwire.protocols.k8sapi.kubeconfig import Access, write_kubeconfig
+from podwire.protocols.k8sapi.kubeconfig import Access, Impersonation, write_kubeconfig
 from podwire.transports import credentials, http_client
 
 
@@ -76,3 +79,34 @@ async def test_a_pod_is_known_by_its_service_account(server, tmp_path):
     async with http_client.opened(access) as http:
         with pytest.raises(ApiError, match='User "system:serviceaccount:default:default" cannot get'):
             await Api(http, access.namespace).get("v1", "Pod", "web")
+
+
+async def test_a_certificate_of_a_plugin_is_presented_to_the_server(server, tmp_path):
+    admin = credentials.load(server.kubeconfig)
+    given = {
+        "clientCertificateData": credentials.pem_text(admin.certificate, "client-certificate"),
+        "clientKeyData": credentials.pem_text(admin.key, "client-key"),
+    }
+    version = "client.authentication.k8s.io/v1beta1"
+    answer = {"apiVersion": version, "kind": "ExecCredential", "status": given}
+    (tmp_path / "answer").write_text(json.dumps(answer))
+    plugin = ExecPlugin(command="cat", args=(str(tmp_path / "answer"),), api_version=version)
+    path = tmp_path / "config"
+    path.write_text(write_kubeconfig(Access(server=admin.server, ca=admin.ca, plugin=plugin)))
+    async with connect(path) as api:
+        review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview", "metadata": {}}
+        user = (await api.create(review))["status"]["userInfo"]
+    assert "system:masters" in user["groups"]
+
+
+async def test_a_user_is_impersonated_by_the_server(server, tmp_path):
+    admin = credentials.load(server.kubeconfig)
+    act_as = Impersonation(user="jane", uid="7", groups=("a", "b"), extra=(("example.com/team", ("x", "z")),))
+    path = tmp_path / "config"
+    path.write_text(write_kubeconfig(replace(admin, impersonate=act_as)))
+    async with connect(path) as api:
+        review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview", "metadata": {}}
+        user = (await api.create(review))["status"]["userInfo"]
+    assert (user["username"], user["uid"]) == ("jane", "7")
+    assert set(user["groups"]) == {"a", "b", "system:authenticated"}
+    assert user["extra"]["example.com/team"] == ["x", "z"]

@@ -3,6 +3,9 @@
 import asyncio
 import base64
 import json
+import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 from urllib.parse import parse_qs
@@ -173,6 +176,37 @@ async def test_a_missing_plugin_says_how_to_install_it():
 async def test_a_plugin_that_must_ask_needs_a_terminal(program):
     with pytest.raises(NoCredentials, match="standard input is not a terminal"):
         await run_plugin(Access(server="https://h"), plugin(program(), interactive_mode=InteractiveMode.ALWAYS))
+
+
+ASK = """#!/bin/sh
+read answer
+echo "{\\"apiVersion\\": \\"client.authentication.k8s.io/v1\\", \\"kind\\": \\"ExecCredential\\","
+echo "\\"status\\": {\\"token\\": \\"$answer\\"}}"
+"""
+RUN = """
+import asyncio, sys
+from podwire.protocols.k8sapi.exec_credential import ExecPlugin, InteractiveMode
+from podwire.protocols.k8sapi.kubeconfig import Access
+from podwire.transports.exec_plugin import run_plugin
+version = "client.authentication.k8s.io/v1"
+plugin = ExecPlugin(command=sys.argv[1], api_version=version, interactive_mode=InteractiveMode(sys.argv[2]))
+print(asyncio.run(run_plugin(Access(server="https://h"), plugin)).token)
+"""
+
+
+@pytest.mark.parametrize(("mode", "token"), [("Always", "typed"), ("IfAvailable", "typed"), ("Never", "")])
+def test_a_plugin_may_ask_at_a_terminal(program, mode, token):
+    ours, theirs = os.openpty()
+    try:
+        os.write(ours, b"typed\n")
+        done = subprocess.run(
+            [sys.executable, "-c", RUN, program(ASK), mode], stdin=theirs, capture_output=True, text=True, check=False
+        )
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert done.stdout.strip() == token, done.stderr
+    assert token or "didn't return a token" in done.stderr
 
 
 async def test_a_plugin_that_hangs_is_killed(program, tmp_path):
