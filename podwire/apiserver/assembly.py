@@ -67,7 +67,8 @@ ISSUER = "https://kubernetes.default.svc.cluster.local"
 class Settings:
     """Settings of an operator."""
 
-    service_network: Network = field(default_factory=lambda: ipaddress.ip_network("10.96.0.0/16"))
+    service_networks: tuple[Network, ...] = (ipaddress.ip_network("10.96.0.0/16"),)
+    """Addresses of services, of one family or both; the first is the default."""
     static_tokens: Mapping[str, User] = field(default_factory=dict)
     address: str = "127.0.0.1:6443"
     """The address in discovery; kubectl ignores it."""
@@ -81,6 +82,8 @@ class Settings:
     audit_sink: Sink | None = None
     reconciled: frozenset[tuple[str, str]] = frozenset()
     """Group and resource of the kinds on which controllers of this cluster act; others may cause a warning."""
+    gives_balancer_addresses: bool = False
+    """Whether a controller of this cluster gives addresses to Services of type LoadBalancer."""
     generate_name: Callable[[str], str] = random_name
     """Returns a name for a generateName; tests hand in predictable ones."""
     kubelets: Kubelets | None = None
@@ -122,14 +125,13 @@ class Assembled:
         schemas and their levels.
         """
         authority = self.pki.authority_pem.decode()
-        first = str(self.settings.service_network[1])
-        network = str(self.settings.service_network)
+        networks = self.settings.service_networks
         front = self.settings.aggregated.authority_pem if self.settings.aggregated else ""
         await bootstrap.fill(
             self.engine,
             authority_pem=authority,
-            service_address=first,
-            service_network=network,
+            service_address=str(networks[0][1]),
+            service_networks=[str(network) for network in networks],
             front_proxy_pem=front,
         )
         await self.custom.load()
@@ -161,8 +163,7 @@ def assemble(store: Store, pki: Pki, clock: Clock, settings: Settings | None = N
     definitions = load()
     schemas = Schemas(definitions)
     registry = Registry([*builtin_resources(schemas), *metrics_resources(schemas)])
-    allocations = ServiceAllocations(store, clock)
-    roles, graph = Roles(), NodeGraph()
+    allocations, roles, graph = ServiceAllocations(store, clock), Roles(), NodeGraph()
     identity = _identity(store, pki, clock, settings, Authorizer(roles, NodeAuthorizer(graph.related)))
     versions = Versions(store, registry)
     policies = Policies(store, registry, versions)
@@ -189,13 +190,14 @@ def assemble(store: Store, pki: Pki, clock: Clock, settings: Settings | None = N
         identity=identity,
         admission=_admission(
             given,
-            ServiceAddresses(allocations, settings.service_network, given.informers.service_cidrs),
+            ServiceAddresses(allocations, settings.service_networks, given.informers.service_cidrs),
             NoEffectWarnings(
                 store=store,
                 clock=clock,
                 registry=registry,
                 informers=given.informers,
                 reconciled=settings.reconciled,
+                gives_balancer_addresses=settings.gives_balancer_addresses,
             ),
         ),
         clock=clock,

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import ipaddress
 import uuid
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 
 from podwire.apiserver.admission.priorities import SYSTEM_PRIORITIES
 from podwire.apiserver.engine import Engine
@@ -28,7 +28,12 @@ NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 
 
 async def fill(
-    engine: Engine, *, authority_pem: str, service_address: str, service_network: str, front_proxy_pem: str = ""
+    engine: Engine,
+    *,
+    authority_pem: str,
+    service_address: str,
+    service_networks: Sequence[str],
+    front_proxy_pem: str = "",
 ) -> None:
     """Creates what is missing; existing objects stay as they are.
 
@@ -44,17 +49,18 @@ async def fill(
         *(_ensure(engine, priorities, "", _priority(name, value)) for name, value in SYSTEM_PRIORITIES.items()),
         _ensure_authentication(engine, _authentication(authority_pem, front_proxy_pem)),
         _ensure(engine, registry.builtin("", "services"), "default", _service(service_address)),
-        _ensure_service_cidr(engine, service_network),
+        _ensure_service_cidr(engine, service_networks),
         _reconcile_roles(engine),
         _ensure_flow_control(engine),
         _ensure_metrics_service(engine),
     )
 
 
-async def _ensure_service_cidr(engine: Engine, network: str) -> None:
-    """Creates the default range of service addresses, which is ready from the beginning."""
+async def _ensure_service_cidr(engine: Engine, networks: Sequence[str]) -> None:
+    """Creates the default ranges of service addresses, which are ready from the beginning."""
     resource = engine.registry.builtin("networking.k8s.io", "servicecidrs")
-    if not await _ensure(engine, resource, "", {"metadata": {"name": DEFAULT_CIDR}, "spec": {"cidrs": [network]}}):
+    ranges = {"metadata": {"name": DEFAULT_CIDR}, "spec": {"cidrs": list(networks)}}
+    if not await _ensure(engine, resource, "", ranges):
         return
     condition = {
         "type": "Ready",

@@ -3,21 +3,23 @@
 import argparse
 import asyncio
 import csv
-import ipaddress
 from pathlib import Path
 
 from podwire.apiserver.admission.configuration import BadConfiguration, configured
 from podwire.apiserver.admission.plugins import AdmissionSettings, BadPlugins, switched_on
+from podwire.apiserver.admission.service_addresses import Network
 from podwire.apiserver.audit import Rotation
 from podwire.apiserver.identity.pki import PkiError
 from podwire.apiserver.identity.users import User
 from podwire.cli.main import UserError
 from podwire.cli.options import (
+    add_balancer_pool,
     add_certificate_lifetime,
     add_controllers,
     add_leader_election,
     add_logging,
     address,
+    networks,
     run_until_stopped,
 )
 from podwire.cluster.apiserver import Options, running
@@ -26,6 +28,9 @@ from podwire.protocols.settings import BadConfig
 from podwire.store import BadUrl, CannotOpen
 
 DATA_DIR = Path("/var/lib/podwire/apiserver")
+
+MOST_NETWORKS = 2
+"""Of service addresses: one of each family."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -51,8 +56,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="path for the admin kubeconfig (default: DATA_DIR/kubeconfig)",
     )
     parser.add_argument(
-        "--service-cluster-ip-range", type=ipaddress.ip_network, default="10.96.0.0/16", metavar="CIDR",
-        help="addresses of services (default: %(default)s)",
+        "--service-cluster-ip-range", type=_service_networks, default="10.96.0.0/16", metavar="CIDR[,CIDR]",
+        help="addresses of services, of one family or of both; the first is the default (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument(
         "--token-auth-file",
@@ -96,6 +101,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="AdmissionConfiguration: defaults and exemptions of PodSecurity, limited resources of ResourceQuota",
     )
     add_controllers(parser)
+    add_balancer_pool(parser, "addresses that the controllers give to Services of type LoadBalancer")
     add_leader_election(parser)
     parser.add_argument(
         "--no-controllers",
@@ -144,7 +150,8 @@ def run(arguments: argparse.Namespace) -> int:
         port=port,
         store_url=arguments.store,
         kubeconfig=arguments.write_kubeconfig,
-        service_network=arguments.service_cluster_ip_range,
+        balancer_pool=arguments.load_balancer_pool,
+        service_networks=arguments.service_cluster_ip_range,
         controllers=frozenset() if arguments.no_controllers else arguments.controllers,
         leader_elect=arguments.leader_elect == "true",
         static_tokens=arguments.token_auth_file,
@@ -179,6 +186,15 @@ def _admission(arguments: argparse.Namespace) -> AdmissionSettings:
     except (OSError, BadConfiguration) as error:
         raise UserError(f"{path}: {error}") from error
     return settings
+
+
+def _service_networks(text: str) -> tuple[Network, ...]:
+    found = networks(text)
+    if len(found) > MOST_NETWORKS:
+        raise argparse.ArgumentTypeError(f"{text!r} must not contain more than two entries")
+    if len({network.version for network in found}) != len(found):
+        raise argparse.ArgumentTypeError(f"{text!r}: the two networks must be of different IP family")
+    return found
 
 
 def _token_file(path: str) -> dict[str, User]:

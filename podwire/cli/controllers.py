@@ -8,6 +8,7 @@ from pathlib import Path
 from podwire.cli.endpoint_options import add_endpoint, endpoint_of
 from podwire.cli.main import UserError
 from podwire.cli.options import (
+    add_balancer_pool,
     add_controllers,
     add_leader_election,
     add_logging,
@@ -17,6 +18,7 @@ from podwire.cluster.component_endpoints import Endpoint
 from podwire.cluster.controllers import KeyFiles, Keys, over_http
 from podwire.cluster.daemons import tune_memory
 from podwire.controllers.leader_election import Election, identity_of
+from podwire.linux.values import Network
 from podwire.protocols.k8sapi.kubeconfig import Access, BadKubeconfig
 from podwire.transports import credentials
 
@@ -44,6 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="private key, RSA or EC, that signs the tokens of Secrets; the API server must accept it",
     )
     add_controllers(parser)
+    add_balancer_pool(parser, "addresses that the controllers give to Services of type LoadBalancer")
     add_leader_election(parser)
     add_endpoint(parser, 10257)
     add_logging(parser)
@@ -66,6 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
         election if arguments.leader_elect == "true" else None,
         endpoint_of(arguments),
         keys,
+        arguments.load_balancer_pool,
     )
     return run_until_stopped(work, arguments)
 
@@ -86,6 +90,7 @@ async def _work(
     election: Election | None,
     endpoint: Endpoint | None,
     keys: Keys,
+    balancer_pool: tuple[Network, ...],
 ) -> None:
     tune_memory()
-    await over_http(access, root_ca, names, election, endpoint, keys)
+    await over_http(access, root_ca, names, election, endpoint, keys, balancer_pool)

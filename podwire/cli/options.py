@@ -15,6 +15,7 @@ from typing import Any, TextIO
 
 from podwire import logs
 from podwire.cluster import daemons
+from podwire.linux.values import Network
 
 
 def add_logging(parser: argparse.ArgumentParser) -> None:
@@ -34,6 +35,23 @@ def add_controllers(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -
         metavar="NAME[,…]",
         help="controllers to run: * for all, names, -NAME to leave one out, or none (default: *)",
     )
+
+
+def add_balancer_pool(parser: argparse.ArgumentParser, help_: str) -> None:
+    """Adds the pool of addresses for Services of type LoadBalancer."""
+    parser.add_argument(
+        "--load-balancer-pool", type=networks, default=(), metavar="CIDR[,…]", help=f"{help_} (default: none)"
+    )
+
+
+def networks(text: str) -> tuple[Network, ...]:
+    """Reads networks, separated by commas. Raises ArgumentTypeError."""
+    try:
+        return tuple(ipaddress.ip_network(part.strip()) for part in text.split(","))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a list of networks such as 10.244.0.0/16: {error}"
+        ) from error
 
 
 def add_leader_election(parser: argparse.ArgumentParser) -> None:

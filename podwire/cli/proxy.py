@@ -1,15 +1,22 @@
 """`podwire proxy`: sends packets to Services on to their endpoints, with any API server and any network plugin."""
 
 import argparse
-import ipaddress
 from pathlib import Path
 
 from podwire.cli.main import UserError
-from podwire.cli.options import add_logging, address, first_error, run_until_stopped, this_node, write_line
+from podwire.cli.options import (
+    add_balancer_pool,
+    add_logging,
+    address,
+    first_error,
+    networks,
+    run_until_stopped,
+    this_node,
+    write_line,
+)
 from podwire.cluster import proxy
 from podwire.cluster.daemons import tune_memory
 from podwire.cluster.proxy import Options
-from podwire.linux.values import Network
 from podwire.protocols.k8sapi.kubeconfig import BadKubeconfig
 from podwire.protocols.k8sapi.status import ApiError
 from podwire.transports import credentials
@@ -33,7 +40,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--cluster-cidr",
-        type=_networks,
+        type=networks,
         default=(),
         metavar="CIDR[,…]",
         help="addresses of pods; others that use a cluster address are masqueraded "
@@ -50,17 +57,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
             metavar="ADDRESS:PORT",
             help=f"serve {paths} here; empty: nowhere (default: %(default)s)",
         )
+    add_balancer_pool(parser, "addresses of Services of type LoadBalancer that this node and the others announce")
     parser.add_argument("--cleanup", action="store_true", help="remove the rules of this node, and exit")
     add_logging(parser)
-
-
-def _networks(text: str) -> tuple[Network, ...]:
-    try:
-        return tuple(ipaddress.ip_network(part.strip()) for part in text.split(","))
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a list of networks such as 10.244.0.0/16: {error}"
-        ) from error
 
 
 def _address(text: str) -> tuple[str, int] | None:
@@ -75,6 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
         kubeconfig=arguments.kubeconfig,
         context=arguments.context,
         pods=arguments.cluster_cidr,
+        balancer_pool=arguments.load_balancer_pool,
         healthz=arguments.healthz_bind_address,
         metrics=arguments.metrics_bind_address,
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from podwire import logs
 from podwire.cli.main import UserError
-from podwire.cli.options import add_certificate_lifetime, add_controllers, add_prefix
+from podwire.cli.options import add_certificate_lifetime, add_controllers, add_prefix, networks
 from podwire.cli.progress import progress
 from podwire.cli.runtime import add_checking, checking
 from podwire.cluster.hardware.profile import BadProfile
@@ -23,6 +23,7 @@ from podwire.cluster.up.stop import StillThere
 from podwire.cluster.up.supervisor import Event
 from podwire.durable.locks import FileLock
 from podwire.durable.records import NewerFormat
+from podwire.linux.values import Network
 from podwire.protocols.settings import BadConfig
 from podwire.runtime.images.build import ROOT_REFERENCE
 from podwire.scheduler.profiles import Configuration
@@ -86,6 +87,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="enforce NetworkPolicies on all nodes; off: a warning tells who creates one (default: %(default)s)",
     )
     network.add_argument(
+        "--load-balancer-pool",
+        type=_pool,
+        metavar="CIDR[,…]|off",
+        help="addresses for Services of type LoadBalancer, on the network of the nodes "
+        "(default: a part of it, or off where the node is on the host itself)",
+    )
+    network.add_argument(
         "--hardware",
         metavar="PROFILE",
         help="simulated network cards and GPUs: a YAML file, or a profile of `podwire hardware profiles`",
@@ -107,6 +115,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     trace.add_argument("--otlp", type=_endpoint, metavar="URL", help="send traces to an OpenTelemetry collector, too")
 
 
+def _pool(text: str) -> tuple[Network, ...]:
+    return () if text == "off" else networks(text)
+
+
 def run(arguments: argparse.Namespace) -> int:
     if os.geteuid() != 0:
         raise UserError("needs root, for namespaces, links and mounts; try `sudo podwire up`")
@@ -124,6 +136,7 @@ def run(arguments: argparse.Namespace) -> int:
             certificate_lifetime=arguments.certificate_lifetime,
             controllers=arguments.controllers,
             network_policy=arguments.network_policy == "on",
+            balancer_pool=arguments.load_balancer_pool,
             scheduling=_scheduling(arguments.scheduler_config),
         )
         layout = layout_of(arguments.prefix)

@@ -32,7 +32,8 @@ from podwire.cluster.store_tap import tapped_store
 from podwire.cluster.webhook_client import webhook_client
 from podwire.controllers import work_queue
 from podwire.controllers.leader_election import Election, identity_of
-from podwire.controllers.registry import ALL, acting
+from podwire.controllers.registry import ALL, acting, usable
+from podwire.controllers.service_balancer import ServiceBalancer
 from podwire.durable.files import replace_file
 from podwire.kinds import stored
 from podwire.kinds.catalog import storage_prefixes
@@ -94,9 +95,12 @@ class Options:
     """More addresses to listen on, at the same port; pods get the first."""
     store_url: str | None = None
     kubeconfig: Path | None = None
-    service_network: Network = field(default_factory=lambda: ipaddress.ip_network("10.96.0.0/16"))
+    service_networks: tuple[Network, ...] = (ipaddress.ip_network("10.96.0.0/16"),)
+    """Addresses of Services, of one family or both; the first is the default."""
     controllers: frozenset[str] = ALL
     """The names of the controllers that run in this process."""
+    balancer_pool: tuple[Network, ...] = ()
+    """Addresses that controllers of this process give to Services of type LoadBalancer; empty: others give them."""
     also_reconciled: frozenset[tuple[str, str]] = frozenset()
     """Group and resource of kinds on which other components of the cluster act."""
     leader_elect: bool = False
@@ -187,7 +191,9 @@ async def running(options: Options) -> AsyncIterator[Running]:
         path = options.kubeconfig or options.data_dir / "kubeconfig"
         await asyncio.to_thread(_write_first_credentials, options, pki, http.port)
         controllers = (
-            [run_in_process(assembled, options.controllers, _election(options))] if options.controllers else []
+            [run_in_process(assembled, options.controllers, _election(options), balancer_pool=options.balancer_pool)]
+            if options.controllers
+            else []
         )
         renewal = _renew_certificates(options, http.port)
         await stack.enter_async_context(background(assembled.run(), renewal, *controllers))
@@ -216,7 +222,7 @@ def _settings(
     options: Options, store: AnyStore, clients: Clients, audit_log: AuditLog | None, metrics: Metrics
 ) -> Settings:
     return Settings(
-        service_network=options.service_network,
+        service_networks=options.service_networks,
         static_tokens=options.static_tokens,
         address=f"{options.host}:{options.port}",
         checks={"store": lambda: store.failure},
@@ -227,6 +233,7 @@ def _settings(
         audit_sink=audit_log.put if audit_log is not None else None,
         admission=options.admission,
         reconciled=acting(options.controllers) | options.also_reconciled,
+        gives_balancer_addresses=ServiceBalancer.name in usable(options.controllers, pool=bool(options.balancer_pool)),
         metrics=metrics,
     )
 
@@ -260,7 +267,7 @@ def _open_pki(options: Options) -> Pki:
     """Opens the server's keys, with a certificate for every name and address of the server."""
     make_directory(options.data_dir, 0o700)
     make_directory(options.data_dir / "store", 0o700, no_links_below=options.data_dir)
-    addresses = [str(options.service_network[1])]
+    addresses = [str(network[1]) for network in options.service_networks]
     hosts = (options.host, *options.also)
     addresses += [host for host in hosts if not ipaddress.ip_address(host).is_unspecified]
     return Pki.open(

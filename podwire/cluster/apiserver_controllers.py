@@ -7,7 +7,8 @@ watching each kind.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 from podwire import controllers
 from podwire.apiserver import Assembled
@@ -22,6 +23,7 @@ from podwire.controllers.metadata import PartialObject, from_json
 from podwire.controllers.ports import Absent, Complete, Notify, Present
 from podwire.controllers.registry import ALL
 from podwire.kinds.resource import PREFIX
+from podwire.linux.values import Network
 from podwire.protocols.k8sapi.client_side import Client
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.server_side import Certificate
@@ -49,11 +51,12 @@ async def run_in_process(
     election: Election | None = None,
     run: Callable[[Assembled, frozenset[str], Election | None], Awaitable[None]] | None = None,
     restart_seconds: float = RESTART_SECONDS,
+    balancer_pool: Sequence[Network] = (),
 ) -> None:
     """Works until cancelled. A controller that fails is logged and restarted; the API server goes on."""
     while True:
         try:
-            await (run or _run)(assembled, names, election)
+            await (run or partial(_run, balancer_pool=balancer_pool))(assembled, names, election)
         except* LostLease as lost:
             _log.warning("controllers stopped leading", extra={"error": str(lost.exceptions[0])})
         except* Exception:  # noqa: BLE001 - whatever failed, the server goes on
@@ -61,7 +64,9 @@ async def run_in_process(
         await asyncio.sleep(restart_seconds)
 
 
-async def _run(assembled: Assembled, names: frozenset[str], election: Election | None) -> None:
+async def _run(
+    assembled: Assembled, names: frozenset[str], election: Election | None, balancer_pool: Sequence[Network]
+) -> None:
     engine = assembled.engine
     handler = tapped_handler(assembled.server.handle, tracing.tap(API_SERVER), API_SERVER)
     client = Client(LoopbackHttp(handler, IDENTITY, "podwire-controllers"))
@@ -76,6 +81,7 @@ async def _run(assembled: Assembled, names: frozenset[str], election: Election |
         election=election,
         signer=RequestSigner(assembled.pki),
         token_signer=LegacyTokenSigner(assembled.pki.account_key),
+        balancer_pool=balancer_pool,
     )
 
 

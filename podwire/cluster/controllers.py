@@ -1,6 +1,7 @@
 """Runs the controllers against any API server, over HTTP; imports nothing of the API server unless it has to sign."""
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from podwire.controllers import work_queue
 from podwire.controllers.context import Signer, TokenSigner
 from podwire.controllers.leader_election import Election, LostLease
 from podwire.controllers.registry import ALL
+from podwire.linux.values import Network
 from podwire.protocols.k8sapi.client_side import Client
 from podwire.protocols.k8sapi.kubeconfig import Access
 from podwire.protocols.prometheus import Metrics
@@ -59,6 +61,7 @@ async def over_http(
     election: Election | None = None,
     endpoint: Endpoint | None = None,
     keys: Keys | None = None,
+    balancer_pool: Sequence[Network] = (),
 ) -> None:
     """Works until cancelled; a server that does not answer is retried. Starts again when the lease is lost."""
     keys = keys or Keys()
@@ -84,6 +87,7 @@ async def over_http(
                     election=election,
                     signer=keys.signer,
                     token_signer=keys.token_signer,
+                    balancer_pool=balancer_pool,
                 )
             except* LostLease as lost:
                 _log.warning("controllers lost their lease", extra={"error": str(lost.exceptions[0])})

@@ -5,6 +5,7 @@ import contextlib
 import errno
 import logging
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from podwire.cluster import tracing
@@ -13,17 +14,21 @@ from podwire.linux.values import Network
 from podwire.protocols.k8sapi.client_side import Client
 from podwire.protocols.k8sapi.kubeconfig import Access
 from podwire.proxy import Kernel, Proxy, ProxySettings
+from podwire.proxy.announced_addresses import AnnouncedAddresses, remove_all
 from podwire.proxy.health import Handler
 from podwire.proxy.node_sysctls import bridges_are_seen, has_sctp
 from podwire.tasks.backoff import Pauses
 from podwire.trace.participants import API_SERVER, PROXY
 from podwire.transports import credentials, http_client, http_server
 from podwire.transports.clock import SystemClock
+from podwire.transports.http_probe import is_healthy
 
 _log = logging.getLogger("podwire.proxy")
 
 USER_AGENT = "podwire-proxy"
 METRICS_PORT = 10249
+HEALTHZ_PORT = 10256
+"""Where proxies of other nodes say whether they are healthy."""
 GRACE = 0.5
 """Seconds for requests in flight when a server stops."""
 FIRST_RESTART, LONGEST_RESTART = 0.5, 10.0
@@ -40,7 +45,9 @@ class Options:
     context: str = ""
     pods: tuple[Network, ...] = ()
     """Addresses of pods; empty: the ranges of this node, as its Node object has them."""
-    healthz: tuple[str, int] | None = ("0.0.0.0", 10256)
+    balancer_pool: tuple[Network, ...] = ()
+    """Addresses of Services of type LoadBalancer that the nodes announce; empty: others do."""
+    healthz: tuple[str, int] | None = ("0.0.0.0", HEALTHZ_PORT)
     """Where /healthz and /livez are served; None: nowhere."""
     metrics: tuple[str, int] | None = ("127.0.0.1", METRICS_PORT)
     """Where /metrics and /proxyMode are served; None: nowhere."""
@@ -64,12 +71,17 @@ async def run(options: Options) -> None:
         kernel, conntrack = Kernel(), KernelConntrack()
         stack.callback(kernel.close)
         stack.callback(conntrack.close)
+        links = AnnouncedAddresses()
+        stack.callback(links.close)
         tap = tracing.api_tap(PROXY, options.node)
         connecting = http_client.connect(access, user_agent=USER_AGENT, tap=tap, callee=API_SERVER)
         http = await stack.enter_async_context(connecting)
         sctp = has_sctp()
-        settings = ProxySettings(node=options.node, pods=options.pods, bridged=bridged, sctp=sctp)
-        proxy = Proxy(Client(http), SystemClock(), kernel, conntrack, settings, listen=listen)
+        probe = partial(is_healthy, options.healthz[1] if options.healthz else HEALTHZ_PORT)
+        settings = ProxySettings(
+            node=options.node, pods=options.pods, balancer_pool=options.balancer_pool, bridged=bridged, sctp=sctp
+        )
+        proxy = Proxy(Client(http), SystemClock(), kernel, conntrack, settings, listen=listen, links=links, probe=probe)
         for where, handler in ((options.healthz, proxy.health.answer), (options.metrics, proxy.health.answer_metrics)):
             if where is not None:
                 await _serve(stack, where, handler)
@@ -122,9 +134,10 @@ async def keep_running(options: Options) -> None:
 
 
 def remove() -> bool:
-    """Removes the rules of this network namespace; returns whether there were any."""
+    """Removes the rules and announced addresses of this network namespace; returns whether there were any."""
+    announced = remove_all()
     kernel = Kernel()
     try:
-        return kernel.remove()
+        return kernel.remove() or announced
     finally:
         kernel.close()

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network
 from typing import Protocol
 
 from podwire.controllers.graph import Graph
@@ -54,6 +55,8 @@ class Context:
     token_signer: TokenSigner | None = None
     """None: Secrets for tokens are not filled."""
     limits: Limits = DEFAULT
+    balancer_pool: Sequence[IPv4Network | IPv6Network] = ()
+    """Addresses for Services of type LoadBalancer; empty: somebody else gives them."""
     tainted: Callable[[str, Sequence[Taint]], None] = _ignore_taints
     """Called with the taints of each node."""
 

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from ipaddress import IPv4Network, IPv6Network
 
 from podwire.controllers.context import Context, Controller, Signer, TokenSigner
 from podwire.controllers.garbage_collector import Collector
@@ -14,7 +15,7 @@ from podwire.controllers.leader_election import Election, LeaderElector
 from podwire.controllers.limits import DEFAULT, Limits
 from podwire.controllers.metadata import PartialObject, resource_of
 from podwire.controllers.ports import Absent, Complete, Feed, FeedEvent, Present
-from podwire.controllers.registry import ALL, KEY_OPTIONS, REGISTRATIONS, Registration
+from podwire.controllers.registry import ALL, KEY_OPTIONS, REGISTRATIONS, Registration, usable
 from podwire.controllers.taint_eviction import Evictions
 from podwire.interfaces import Clock
 from podwire.protocols.k8sapi.client_side import Client
@@ -33,12 +34,14 @@ async def run(
     election: Election | None = None,
     signer: Signer | None = None,
     token_signer: TokenSigner | None = None,
+    balancer_pool: Sequence[IPv4Network | IPv6Network] = (),
 ) -> None:
     """Runs the controllers of these names until cancelled; if one part fails, all stop.
 
     With an election, those of each lease start when this process holds it. They then receive everything that exists.
     LostLease stops all. Controllers without the key that they need do not run; a log line names them.
     """
+    names = usable(names, pool=bool(balancer_pool))
     context = Context(
         api=api,
         graph=Graph(),
@@ -48,6 +51,7 @@ async def run(
         limits=limits,
         signer=signer,
         token_signer=token_signer,
+        balancer_pool=balancer_pool,
     )
     wanted = _with_their_keys([row for row in REGISTRATIONS if row.name in set(names)], context)
     whole = frozenset(resource_of(kind) for registration in wanted for kind in registration.whole)

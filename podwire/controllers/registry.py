@@ -65,6 +65,7 @@ from podwire.controllers.node_lifecycle import NodeLife
 from podwire.controllers.pod_gc import PodGc
 from podwire.controllers.resource_claims import DeviceClaims
 from podwire.controllers.resource_quota import QuotaController
+from podwire.controllers.service_balancer import ServiceBalancer
 from podwire.controllers.service_cidrs import ServiceCidrController
 from podwire.controllers.taint_eviction import Evictions
 from podwire.controllers.volumes.attachment import AttachDetach
@@ -171,6 +172,7 @@ REGISTRATIONS: tuple[Registration, ...] = (
     Registration(ApprovingController.name, ApprovingController, whole=(SIGNING_REQUESTS,), needs="signer"),
     Registration(SigningController.name, SigningController, (SIGNING_REQUESTS,), (SIGNING_REQUESTS,), needs="signer"),
     Registration(CleanerController.name, CleanerController, whole=(SIGNING_REQUESTS,)),
+    Registration(ServiceBalancer.name, ServiceBalancer, whole=(SERVICES,), lease=OWN_LEASE),
     Registration(ServiceCidrController.name, ServiceCidrController, (SERVICE_CIDRS,), (SERVICE_CIDRS,)),
     Registration(MirroringController.name, MirroringController, whole=(SERVICES, ENDPOINTS, ENDPOINT_SLICES)),
     Registration(
@@ -214,6 +216,11 @@ def choose(text: str) -> frozenset[str]:
     removed = {word.removeprefix("-") for word in words if word.startswith("-")}
     added = {word for word in words if word in ALL}
     return (ALL if "*" in words or not added else frozenset(added)) - removed
+
+
+def usable(names: Iterable[str], *, pool: bool) -> frozenset[str]:
+    """Returns the controllers that can run: without a pool, a cloud provider gives Services their addresses, if any."""
+    return frozenset(names) - (frozenset() if pool else {ServiceBalancer.name})
 
 
 def acting(names: Iterable[str]) -> frozenset[tuple[str, str]]:

@@ -147,6 +147,8 @@ class Address(NamedTuple):
     """The owner tag; 0 on kernels before 5.18."""
     tentative: bool = False
     """Not usable yet: duplicate address detection goes on."""
+    lent: bool = False
+    """The kernel deletes it when its time is over."""
 
 
 class Route(NamedTuple):

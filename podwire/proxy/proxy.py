@@ -22,6 +22,7 @@ from podwire.protocols.k8sapi.client_side import Client, Scope
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.watch import Deleted, Object, Synced
 from podwire.protocols.prometheus import Counter, Histograms
+from podwire.proxy.announcing import Announcer, Links, Probe
 from podwire.proxy.audit import Audit
 from podwire.proxy.conntrack import Conntrack, Frontends
 from podwire.proxy.health import TO_BE_DELETED, Health, HealthPorts, Listen
@@ -69,6 +70,8 @@ class ProxySettings:
     node: str
     pods: tuple[Network, ...] = ()
     """Addresses of pods; empty: the ranges of this node, as its Node object has them."""
+    balancer_pool: tuple[Network, ...] = ()
+    """Addresses of load balancers that the nodes announce; empty: others do."""
     bridged: bool = False
     """Bridges of this node do not hand their frames to the rules."""
     sctp: bool = True
@@ -88,6 +91,8 @@ class Proxy:
         settings: ProxySettings,
         *,
         listen: Listen,
+        links: Links | None = None,
+        probe: Probe | None = None,
     ) -> None:
         self._api, self._clock, self._kernel = api, clock, kernel
         self.metrics = ProxyMetrics()
@@ -97,6 +102,9 @@ class Proxy:
         self._settings = settings
         self.model = Model(Place(settings.node))
         self._comparison = Audit(kernel, self.model)
+        self._announcer = None
+        if settings.balancer_pool and links is not None and probe is not None:
+            self._announcer = Announcer(api, settings.node, settings.balancer_pool, self.model, links, probe)
         self._rules = Settings(settings.pods, settings.bridged)
         self._wake = asyncio.Event()
         self._waiting = {"services", "endpointslices"}
@@ -120,6 +128,13 @@ class Proxy:
             group.create_task(self._sync_changes(), name="sync")
             group.create_task(self._audit(), name="audit")
             group.create_task(self._health_ports.keep_trying(self._settings.limits.health), name="health ports")
+            if self._announcer is not None:
+                group.create_task(self._announce(self._announcer), name="announce")
+
+    async def _announce(self, announcer: Announcer) -> None:
+        """Begins when all Services are known: addresses of a proxy before stay until then."""
+        await self.synced.wait()
+        await announcer.run()
 
     def _services(self) -> Follower[ServiceObject]:
         model = self.model
@@ -208,6 +223,8 @@ class Proxy:
             try:
                 self._sync()
                 await self._health_ports.sync(self.model.health_ports())
+                if self._announcer is not None:
+                    self._announcer.wake()
                 pauses.reset()
             except LinuxError as error:
                 self.metrics.failures.inc(FAMILIES)

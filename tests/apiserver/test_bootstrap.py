@@ -47,7 +47,7 @@ async def test_components_find_the_authority_that_clients_are_checked_by(api):
 
 @pytest.mark.parametrize(("network", "first"), [("10.32.0.0/24", "10.32.0.1"), ("fd00:1::/112", "fd00:1::1")])
 async def test_the_servers_own_service_has_the_networks_first_address(serve, network, first):
-    api = await serve(service_network=ipaddress.ip_network(network))
+    api = await serve(service_networks=(ipaddress.ip_network(network),))
 
     spec = (await api.get(SERVICE)).body["spec"]
 

@@ -83,6 +83,16 @@ def test_an_unknown_option_is_a_usage_error(capsys, name):
         pytest.param(("apiserver", "--listen", "127.0.0.1:70000"), "is not ADDRESS:PORT", id="a port that is too high"),
         pytest.param(("apiserver", "--listen", "127.0.0.1"), "is not ADDRESS:PORT", id="no port"),
         pytest.param(("apiserver", "--service-cluster-ip-range", "10.96.0.1/16"), "10.96.0.1/16", id="host bits set"),
+        pytest.param(
+            ("apiserver", "--service-cluster-ip-range", "10.96.0.0/16,10.97.0.0/16"),
+            "must be of different IP family",
+            id="two ranges of one family",
+        ),
+        pytest.param(
+            ("apiserver", "--service-cluster-ip-range", "10.96.0.0/16,fd00::/112,fd01::/112"),
+            "must not contain more than two entries",
+            id="three ranges",
+        ),
         pytest.param(("apiserver", "--token-auth-file", "/no/file"), "/no/file: No such file", id="a missing file"),
         pytest.param(("apiserver", "--log-level", "loud"), "invalid choice: 'loud'", id="an unknown level"),
         pytest.param(("demo", "-o", "yaml"), "invalid choice: 'yaml'", id="an unknown form"),

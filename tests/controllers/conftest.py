@@ -120,14 +120,22 @@ def clock():
 
 
 @pytest.fixture
-async def cluster(tmp_path, limits, clock):
+def balancer_pool():
+    """Addresses for Services of type LoadBalancer."""
+    return ()
+
+
+@pytest.fixture
+async def cluster(tmp_path, limits, clock, balancer_pool):
     options = Options(data_dir=tmp_path, port=0, store_url="memory://", controllers=frozenset())
     async with running(options) as server:
         handler = server.assembled.server.handle
         client, worker = Client(LoopbackHttp(handler, ADMIN)), CountingHttp(LoopbackHttp(handler, IDENTITY))
         feed = StoreFeed(server.assembled.engine.store, server.assembled.engine.registry)
         pki = server.assembled.pki
-        work = controllers.run(Client(worker), feed, clock, root_ca="PEM", limits=limits, **signers(pki))
+        work = controllers.run(
+            Client(worker), feed, clock, root_ca="PEM", limits=limits, balancer_pool=balancer_pool, **signers(pki)
+        )
         task = asyncio.create_task(work)
         await eventually_async(lambda: _exists(client))
         await hold_lease(client)

@@ -23,6 +23,7 @@ from podwire.protocols.k8sapi.client_side.events import CORE_V1, WARNING, Names,
 from podwire.protocols.k8sapi.status import qualified
 
 CONTROLLER_MANAGER = f"{PREFIX}leases/kube-system/kube-controller-manager"
+CLOUD = f"{PREFIX}leases/kube-system/cloud-controller-manager"
 OUR_HOLDERS = "podwire_"
 """Our own controllers hold this lease, too. `reconciled` says on which kinds those of this server act; if it has none,
 they run in a process of their own (`podwire controllers`)."""
@@ -53,6 +54,12 @@ KINDS: Mapping[GroupResource, str] = {
 }
 """Kinds that need a controller, and what does not happen without it."""
 
+SERVICES: GroupResource = ("", "services")
+NO_BALANCER = (
+    "no controller acts on services of type LoadBalancer in this cluster: no address is allocated "
+    "(podwire up --load-balancer-pool sets a pool)"
+)
+
 NOT_STOCK = frozenset({("networking.k8s.io", "ingresses"), ("networking.k8s.io", "networkpolicies")})
 """Kinds on which a stock kube-controller-manager does not act."""
 
@@ -73,10 +80,11 @@ class NoEffectWarnings(AdmissionPlugin):
     informers: Informers
     reconciled: frozenset[GroupResource] = field(default_factory=frozenset)
     """The kinds on which components of this cluster act."""
+    gives_balancer_addresses: bool = False
     names: Names = field(default_factory=Names)
 
     verbs = frozenset({"CREATE"})
-    resources = frozenset({("", "pods"), *KINDS})
+    resources = frozenset({("", "pods"), SERVICES, *KINDS})
 
     async def validate(self, operation: Operation) -> None:
         if operation.subresource:
@@ -87,6 +95,10 @@ class NoEffectWarnings(AdmissionPlugin):
             if fields and not await self._other_kubelets():
                 for path in fields:
                     context.warn(f"{path}: has no effect, the kubelets of this cluster do not support it")
+        elif kind == SERVICES:
+            if not self.gives_balancer_addresses and is_balanced(operation.obj) and not await self._is_held(CLOUD):
+                context.warn(NO_BALANCER)
+                operation.reservations.append(partial(self._record, operation, NO_BALANCER))
         elif kind not in self.reconciled and not await self._acting(kind, operation.obj):
             name = qualified(operation.resource.name, operation.resource.group)
             message = f"no controller acts on {name} in this cluster: {KINDS[kind]}"
@@ -129,7 +141,11 @@ class NoEffectWarnings(AdmissionPlugin):
         return class_ is not None and await self.informers.csi_drivers.get(class_.get("provisioner", "")) is not None
 
     async def _controller_manager(self) -> bool:
-        item = await self.store.get(CONTROLLER_MANAGER)
+        return await self._is_held(CONTROLLER_MANAGER)
+
+    async def _is_held(self, lease: str) -> bool:
+        """Returns whether a controller manager that is not ours holds its lease."""
+        item = await self.store.get(lease)
         spec = unpack(item).get("spec") or {} if item else {}
         renewed = spec.get("renewTime")
         holder = spec.get("holderIdentity") or ""
@@ -143,6 +159,12 @@ class NoEffectWarnings(AdmissionPlugin):
             str(((node.get("status") or {}).get("nodeInfo") or {}).get("kubeletVersion") or "") for node in nodes
         ]
         return any(version and "podwire" not in version for version in versions)
+
+
+def is_balanced(service: Object) -> bool:
+    """Returns whether the default load balancer of the cluster is asked for, and not that of a class."""
+    spec = service.get("spec") or {}
+    return spec.get("type") == "LoadBalancer" and spec.get("loadBalancerClass") is None
 
 
 def unread_fields(spec: Object) -> list[str]:

@@ -6,11 +6,11 @@ Reserving and releasing is in service_allocations.py and allocation_reconciler.p
 
 import ipaddress
 import random
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from podwire.apiserver.admission import service_types
+from podwire.apiserver.admission import service_families, service_types
 from podwire.apiserver.admission.chain import WRITES, AdmissionPlugin, Operation
 from podwire.apiserver.admission.informers import ObjectInformer
 from podwire.apiserver.admission.service_allocations import ADDRESSES, NODE_PORTS, ServiceAllocations, allocated_to
@@ -30,10 +30,13 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 @dataclass(slots=True)
 class ServiceAddresses(AdmissionPlugin):
-    """Gives services addresses out of `network`, whose first one is the API server's own, and of all ServiceCIDRs."""
+    """Gives services addresses out of `networks`, one of each family, and of all ServiceCIDRs.
+
+    The first network is the default one; its first address is the API server's own.
+    """
 
     allocations: ServiceAllocations
-    network: Network
+    networks: Sequence[Network]
     cidrs: ObjectInformer
     _random: random.Random = field(default_factory=random.Random)
 
@@ -49,6 +52,8 @@ class ServiceAddresses(AdmissionPlugin):
             service_types.drop(operation.obj, operation.old["spec"])
         if not service_types.needs_address(spec):
             return
+        if spec.get("clusterIP") and not spec.get("clusterIPs"):
+            spec["clusterIPs"] = [spec["clusterIP"]]
         picked: set[str] = set()
         await self._address(operation, spec, picked)
         await self._node_ports(operation, spec, picked)
@@ -56,63 +61,55 @@ class ServiceAddresses(AdmissionPlugin):
             operation.reservations.append(partial(self._reserve, operation, picked))
 
     async def _address(self, operation: Operation, spec: Object, picked: set[str]) -> None:
-        """Sets the current, requested or else a random address; validation checks the rest."""
-        spec.setdefault("ipFamilies", ["IPv4" if self.network.version == 4 else "IPv6"])
-        spec.setdefault("ipFamilyPolicy", "SingleStack")
-        given = spec.get("clusterIP", "")
-        if given == "None":
-            spec.setdefault("clusterIPs", [given])
-        elif given:
-            address, requested = await self._given(operation, given), spec.get("clusterIPs") or [given]
-            for other in requested[1:]:
-                await self._check_inside(operation, other)
-            spec["clusterIP"], spec["clusterIPs"] = address, [address if ip == given else ip for ip in requested]
-        elif not spec.get("clusterIPs"):
-            await self._pick_address(spec, picked)
+        """Sets the families, and for each of them the current, requested or else a random address; validation checks
+        the rest."""
+        before = (operation.old or {}).get("spec") or {}
+        configured = [_family(network) for network in self.networks]
+        had = before if service_types.needs_address(before) and before else None
+        if errors := service_families.decide(spec, had, configured):
+            raise invalid_object("Service", operation.name, errors)
+        addresses = list(spec.get("clusterIPs") or ())
+        if addresses == [service_families.NO_ADDRESS]:
+            return
+        known = before.get("clusterIPs") or ()
+        for index, family in enumerate(spec.get("ipFamilies") or ()):
+            if index == len(addresses):
+                addresses.append(await self._free(family, picked))
+            elif addresses[index] not in known:
+                addresses[index] = await self._given(operation, addresses[index])
+        spec["clusterIP"], spec["clusterIPs"] = addresses[0], addresses
 
     async def _given(self, operation: Operation, address: str) -> str:
         """Returns the requested address in canonical form, if it is available."""
-        before = (operation.old or {}).get("spec", {}).get("clusterIP")
-        if before or not is_ip(address):
-            return address  # already reserved, or invalid, which validation reports
-        await self._check_inside(operation, address)
+        if not is_ip(address):
+            return address  # which validation reports
+        ranges = await self._ranges(service_families.family_of(address))
+        if not any(ipaddress.ip_address(address) in network for network in ranges):
+            shown = ", ".join(map(str, ranges))
+            raise _no_address(operation, address, f"the provided IP is not in the valid range {shown}")
         wanted = ipaddress.ip_address(address)
         if not await self.allocations.available(f"{ADDRESSES}{wanted}", operation.obj):
             raise _no_address(operation, address, TAKEN_ADDRESS)
         return str(wanted)
 
-    async def _check_inside(self, operation: Operation, address: str) -> None:
-        """Refuses addresses outside of all ranges, including those of another family: services have one family."""
-        if not is_ip(address):
-            return
-        ranges = await self._networks()
-        if not any(ipaddress.ip_address(address) in network for network in ranges):
-            shown = ", ".join(map(str, ranges))
-            raise _no_address(operation, address, f"the provided IP is not in the valid range {shown}")
-
-    async def _networks(self) -> list[Network]:
-        """Returns the ranges of addresses, the default one first; of the ServiceCIDRs those that are ready."""
+    async def _ranges(self, family: str) -> list[Network]:
+        """Returns the ranges of a family, the default one first; of the ServiceCIDRs those that are ready."""
         more = [network for cidr in await self.cidrs.all() if is_ready(cidr) for network in networks_of(cidr)]
-        usable = [network for network in more if network.version == self.network.version and network != self.network]
-        return [self.network, *dict.fromkeys(usable)]
+        return [network for network in dict.fromkeys((*self.networks, *more)) if _family(network) == family]
 
-    async def _pick_address(self, spec: Object, picked: set[str]) -> str:
-        address = await self._free()
-        spec["clusterIP"], spec["clusterIPs"] = address, [address]
-        picked.add(f"{ADDRESSES}{address}")
-        return f"{ADDRESSES}{address}"
-
-    async def _free(self) -> str:
+    async def _free(self, family: str, picked: set[str]) -> str:
         """Returns a random free address; scans all when random attempts fail."""
-        store, ranges = self.allocations.store, await self._networks()
-        first, size = int(self.network.network_address), self.network.num_addresses
+        store, ranges = self.allocations.store, await self._ranges(family)
+        first, size = int(ranges[0].network_address), ranges[0].num_addresses
         for _ in range(TRIES):
             address = str(ipaddress.ip_address(first + self._random.randrange(1, size - 1)))
             if await store.get(f"{ADDRESSES}{address}") is None:
+                picked.add(f"{ADDRESSES}{address}")
                 return address
         taken = {item.key.removeprefix(ADDRESSES) for item in (await store.list(ADDRESSES)).items}
         for address in (str(host) for network in ranges for host in network.hosts()):
             if address not in taken:
+                picked.add(f"{ADDRESSES}{address}")
                 return address
         shown = ", ".join(map(str, ranges))
         raise ApiError(Reason.INTERNAL_ERROR, f"failed to allocate a serviceIP: range {shown} is full")
@@ -172,7 +169,11 @@ class ServiceAddresses(AdmissionPlugin):
     async def _pick_again(self, operation: Operation, key: str, picked: set[str]) -> str:
         spec = operation.obj["spec"]
         if key.startswith(ADDRESSES):
-            return await self._pick_address(spec, picked)
+            lost_address = key.removeprefix(ADDRESSES)
+            address = await self._free(service_families.family_of(lost_address), picked)
+            spec["clusterIPs"] = [address if ip == lost_address else ip for ip in spec["clusterIPs"]]
+            spec["clusterIP"] = spec["clusterIPs"][0]
+            return f"{ADDRESSES}{address}"
         lost = int(key.removeprefix(NODE_PORTS))
         number = _pick_port(operation, "spec.ports", await self._free_ports(), picked, but=allocated_to(operation.obj))
         for port in spec.get("ports", []):
@@ -229,8 +230,16 @@ def _no_port(operation: Operation, path: str, given: int, why: str) -> ApiError:
     return invalid_object("Service", operation.name, [invalid(path, given, why)])
 
 
+def _family(network: Network) -> str:
+    return f"IPv{network.version}"
+
+
 def _no_address(operation: Operation, address: str, why: str) -> ApiError:
-    error = invalid("spec.clusterIPs", [address], f"failed to allocate IP {address}: {why}")
+    error = invalid(
+        "spec.clusterIPs",
+        operation.obj["spec"].get("clusterIPs") or [address],
+        f"failed to allocate IP {address}: {why}",
+    )
     return invalid_object("Service", operation.name, [error])
 
 

@@ -25,9 +25,12 @@ def needs_health_check(spec: Object) -> bool:
 def keep(spec: Object, before: Object) -> None:
     """Fills in what the client left out and the service already has."""
     if needs_address(spec) and needs_address(before):
+        changed = spec.get("clusterIP") and spec["clusterIP"] != before.get("clusterIP")
+        if changed and spec.get("clusterIPs") in (None, before.get("clusterIPs")):
+            spec["clusterIPs"] = [spec["clusterIP"]]  # of a client that knows one address only
         for part in ("clusterIP", "clusterIPs"):
-            if before.get(part):
-                spec.setdefault(part, before[part])
+            if before.get(part) and not spec.get(part):
+                spec[part] = before[part]
     if needs_node_ports(spec) and needs_node_ports(before):
         _keep_node_ports(spec.get("ports", []), before.get("ports", []))
     if needs_health_check(spec) and needs_health_check(before) and before.get("healthCheckNodePort"):

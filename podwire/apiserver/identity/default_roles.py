@@ -267,7 +267,7 @@ system:podwire:controllers
   update autoscaling: horizontalpodautoscalers/status
   create,update core: endpoints endpoints/restricted
   create,update discovery.k8s.io: endpointslices endpointslices/restricted
-  update core: services/finalizers endpoints/finalizers
+  update core: services services/status services/finalizers endpoints/finalizers
   update batch: jobs/status cronjobs/status jobs/finalizers cronjobs/finalizers
   update apps: daemonsets daemonsets/status deployments deployments/status replicasets/status statefulsets
       statefulsets/status

@@ -17,7 +17,7 @@ from podwire.cluster.up.layout import FIRST, BadPrefix, Layout, check_directorie
 from podwire.cluster.up.node_namespaces import NodeNamespaces
 from podwire.cluster.up.nodes import Node, objection, planned
 from podwire.cluster.up.slot_claims import SlotClaims
-from podwire.cluster.up.slots import Slot, collisions
+from podwire.cluster.up.slots import Network, Slot, collisions
 from podwire.cluster.up.state import NodeRecord, State
 from podwire.controllers.registry import ALL
 from podwire.linux.errors import NoSuchLink, UntrustedPath
@@ -57,6 +57,8 @@ class UpOptions:
     """The controllers that run. Not saved either."""
     network_policy: bool = True
     """Whether NetworkPolicies are enforced. Not saved either."""
+    balancer_pool: tuple[Network, ...] | None = None
+    """Addresses for Services of type LoadBalancer; empty for none, None for the default. Not saved either."""
     scheduling: Configuration = field(default_factory=Configuration)
     """Settings of the scheduler. Not saved either."""
 
@@ -79,7 +81,16 @@ class Prepared:
     certificate_lifetime: timedelta = CERTIFICATE_LIFETIME
     controllers: frozenset[str] = ALL
     network_policy: bool = True
+    wanted_pool: tuple[Network, ...] | None = None
     scheduling: Configuration = field(default_factory=Configuration)
+
+    @property
+    def balancer_pool(self) -> tuple[Network, ...]:
+        """Addresses for Services of type LoadBalancer. A node on the host itself has those that are given: the host's
+        network belongs to others."""
+        if self.wanted_pool is not None:
+            return self.wanted_pool
+        return self.slot.balancer_pool(ipv6=self.ipv6) if self.own else ()
 
     @property
     def slot(self) -> Slot:
@@ -127,6 +138,7 @@ def prepare(layout: Layout, wanted: UpOptions, claims: SlotClaims, made: tuple[s
         certificate_lifetime=wanted.certificate_lifetime,
         controllers=wanted.controllers,
         network_policy=wanted.network_policy and decided.runtime == "podwire",
+        wanted_pool=wanted.balancer_pool,
         scheduling=wanted.scheduling,
     )
     closed = host_network.to_forward(ipv6=ipv6)

@@ -3,7 +3,7 @@
     slot 0    the standard ports, pods 10.244.0.0/16, services 10.96.0.0/16, nodes 10.245.0.0/24
     slot N    10.(100+N).0.0/16: pods in the lower half, services in the third quarter, nodes in 10.(100+N).192.0/24
 
-IPv6 uses the ULA fd70:6f64:77NN::/48: its first subnet is for nodes, 1000 and up are for pods.
+IPv6 uses the ULA fd70:6f64:77NN::/48: its first subnet is for nodes, 800 is for services, 1000 and up are for pods.
 """
 
 from collections.abc import Iterable
@@ -20,7 +20,8 @@ BRIDGES = "podwire-br"
 KUBELET_PORT = 10250
 _FIRST_API_PORT = 16443
 _FIRST_SCHEDULER_PORT = 16643
-_PODS6 = 0x1000
+_SERVICES6, _PODS6 = 0x800, 0x1000
+_POOL6 = 0x1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +74,23 @@ class Slot:
     def nodes(self) -> IPv4Network:
         return IPv4Network("10.245.0.0/24" if self.number == 0 else f"10.{100 + self.number}.192.0/24")
 
+    def balancer_pool(self, *, ipv6: bool) -> tuple[Network, ...]:
+        """Addresses for Services of type LoadBalancer: a part of the networks of the nodes that no node uses."""
+        second = IPv6Network((self.nodes6.network_address + _POOL6, 120))
+        first = IPv4Network((self.nodes[128], 25))
+        return (first, second) if ipv6 else (first,)
+
     @property
     def own6(self) -> IPv6Network:
         return IPv6Network(f"fd70:6f64:77{self.number:02x}::/48")
+
+    @property
+    def services6(self) -> IPv6Network:
+        return IPv6Network((self.own6.network_address + (_SERVICES6 << 64), 112))
+
+    def service_ranges(self, *, ipv6: bool) -> tuple[Network, ...]:
+        """The addresses of services; the first network is the default."""
+        return (self.services, self.services6) if ipv6 else (self.services,)
 
     @property
     def nodes6(self) -> IPv6Network:

@@ -7,12 +7,14 @@ from struct import Struct
 from podwire.linux import errors
 from podwire.linux.net import wire
 from podwire.linux.net.netlink import Sender
-from podwire.linux.net.wire import CREATE, EXCL, Request, attribute, u8, u32
+from podwire.linux.net.wire import CREATE, EXCL, REPLACE, Request, attribute, u8, u32
 from podwire.linux.values import PROTOCOL, Address, Interface
 
 _NEW, _DELETE, _GET = 20, 21, 22
 _MESSAGE = Struct("=BBBBI")  # family, prefix length, flags, scope, index
 _ADDRESS, _LOCAL, _BROADCAST, _FLAGS, _PROTO = 1, 2, 4, 8, 11
+_CACHE_INFO, _LIFETIME = 6, Struct("=IIII")  # preferred, valid: seconds; two times of changes
+_PERMANENT = 0x80
 _NODAD, _TENTATIVE, _NO_PREFIX_ROUTE = 0x02, 0x40, 0x200
 _FAMILY = {4: 2, 6: 10}
 
@@ -39,6 +41,15 @@ class KernelAddresses:
             body += attribute(_BROADCAST, interface.network.broadcast_address.packed)
         self._netlink.do(Request(_NEW, CREATE | EXCL, body, f"add address {interface} to link {index}", _ERRORS))
 
+    def lend(self, index: int, interface: Interface, seconds: int) -> None:
+        """Adds an address for some time, tagged as ours, or extends the time: then the kernel deletes it by itself.
+
+        It gets no route, and is not chosen as the source of packets: it is deprecated from the beginning. NoSuchLink.
+        """
+        lifetime = attribute(_CACHE_INFO, _LIFETIME.pack(0, seconds, 0, 0))
+        body = _body(index, interface) + u32(_FLAGS, _NODAD | _NO_PREFIX_ROUTE) + u8(_PROTO, PROTOCOL) + lifetime
+        self._netlink.do(Request(_NEW, CREATE | REPLACE, body, f"lend address {interface} to link {index}", _ERRORS))
+
     def delete(self, index: int, interface: Interface) -> None:
         """NoSuchAddress, NoSuchLink."""
         body = _body(index, interface)
@@ -63,5 +74,6 @@ def _parsed(body: bytes) -> Address:
     attrs = wire.attributes(body, _MESSAGE.size)
     packed = attrs.get(_LOCAL) or attrs.get(_ADDRESS) or IPv4Address(0).packed
     interface: Interface = IPv4Interface((packed, length)) if family == 2 else IPv6Interface((packed, length))
-    tentative = bool(wire.number(attrs.get(_FLAGS)) & _TENTATIVE)
-    return Address(index, interface, wire.number(attrs.get(_PROTO)), tentative)
+    flags = wire.number(attrs.get(_FLAGS))
+    lent = not flags & _PERMANENT
+    return Address(index, interface, wire.number(attrs.get(_PROTO)), bool(flags & _TENTATIVE), lent)

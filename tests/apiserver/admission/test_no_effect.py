@@ -212,3 +212,32 @@ def test_the_tables_name_kinds_that_exist():
     assert served >= KINDS.keys()
     assert served >= acting(ALL)
     assert not acting(())
+
+
+BALANCED = {"metadata": {"name": "web"}, "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]}}
+
+
+async def test_a_load_balancer_without_a_pool_causes_a_warning_and_an_event(api):
+    text = (
+        "no controller acts on services of type LoadBalancer in this cluster: no address is allocated "
+        "(podwire up --load-balancer-pool sets a pool)"
+    )
+    assert await warnings(api, "/api/v1/namespaces/default/services", BALANCED) == [text]
+    assert [(event["reason"], event["message"]) for event in await events(api)] == [("NoController", text)]
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        pytest.param({"type": "ClusterIP"}, id="another type"),
+        pytest.param({"loadBalancerClass": "example.com/lb"}, id="the class of somebody else"),
+    ],
+)
+async def test_a_service_that_asks_for_no_load_balancer_of_ours_causes_no_warning(api, spec):
+    service = {**BALANCED, "spec": {**BALANCED["spec"], **spec}}
+    assert await warnings(api, "/api/v1/namespaces/default/services", service) == []
+
+
+async def test_a_load_balancer_with_a_pool_causes_no_warning(serve):
+    api = await serve(gives_balancer_addresses=True)
+    assert await warnings(api, "/api/v1/namespaces/default/services", BALANCED) == []

@@ -20,7 +20,7 @@ def service(name="web", port=80, **spec):
 @pytest.fixture
 async def tiny(serve):
     """A server with room for six services, of which its own is one."""
-    return await serve(service_network=ipaddress.ip_network("10.0.0.0/29"))
+    return await serve(service_networks=(ipaddress.ip_network("10.0.0.0/29"),))
 
 
 async def held(api):
@@ -124,7 +124,7 @@ async def test_when_all_addresses_are_taken_the_next_service_is_refused(tiny):
 
 
 async def test_racing_services_all_get_addresses_of_their_own(serve, racing):
-    api = await serve(type(racing.store)(), service_network=ipaddress.ip_network("10.0.0.0/26"))
+    api = await serve(type(racing.store)(), service_networks=(ipaddress.ip_network("10.0.0.0/26"),))
 
     replies = await asyncio.gather(*(api.post(SERVICES, service(f"s{each}", type="NodePort")) for each in range(30)))
 

@@ -6,6 +6,7 @@ import pytest
 
 from podwire.linux import errors
 from podwire.linux.values import LOCAL, MAIN, PROTOCOL, Address, Bridge, Neighbour, Route, Rule, Veth
+from tests.eventually import eventually
 
 IF4, IF6 = ip_interface("10.1.0.5/24"), ip_interface("fd00:1::5/64")
 GW4, GW6 = ip_address("10.1.0.1"), ip_address("fd00:1::1")
@@ -45,6 +46,18 @@ def test_addresses_are_there_as_ours_and_can_be_used_at_once(kernel, pod, told):
     assert (four["local"], four["prefixlen"], four["broadcast"]) == ("10.1.0.5", 24, "10.1.0.255")
     assert (six["local"], six["prefixlen"], six["nodad"]) == ("fd00:1::5", 64, True)
     assert "tentative" not in six
+
+
+def test_a_lent_address_is_ours_and_leaves_by_itself_unless_it_is_extended(kernel, pod):
+    network, _ = pod()
+    network.addresses.add(2, IF4)
+    singles = [ip_interface("10.1.0.9/32"), ip_interface("fd00:1::9/128")]
+    for single in singles:
+        network.addresses.lend(2, single, 60)
+        network.addresses.lend(2, single, 1)
+    lent = [address for address in ours(network.addresses.list(2)) if address.lent]
+    assert lent == [Address(2, single, PROTOCOL, lent=True) for single in singles]
+    eventually(lambda: [address.interface for address in ours(network.addresses.list(2))] == [IF4], 20)
 
 
 def test_addresses_are_listed_for_one_link_or_for_all(kernel, pod):

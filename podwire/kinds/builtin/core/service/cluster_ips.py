@@ -61,6 +61,7 @@ def changes(spec: Object, before: Object, errors: Errors) -> None:
     """Checks changes: the first address stays; a second one may be added, and released with SingleStack."""
     if "ExternalName" in (spec.get("type"), before.get("type")):
         return
+    _family_changes(spec, before, errors)
     new, old = list(spec.get("clusterIPs") or ()), list(before.get("clusterIPs") or ())
     if len(new) == len(old):
         for index, (address, was) in enumerate(zip(new, old, strict=True)):
@@ -73,4 +74,16 @@ def changes(spec: Object, before: Object, errors: Errors) -> None:
         errors.append(invalid(f"{_PATH}[0]", new, "may not change once set"))
     if len(new) == 1 < len(old) and spec.get("ipFamilyPolicy") != "SingleStack":
         detail = "must be set to 'SingleStack' when releasing the secondary clusterIP"
+        errors.append(invalid("spec.ipFamilyPolicy", spec.get("ipFamilyPolicy"), detail))
+
+
+def _family_changes(spec: Object, before: Object, errors: Errors) -> None:
+    """Families follow the same rules, except those of headless services, which may change."""
+    new, old = list(spec.get("ipFamilies") or ()), list(before.get("ipFamilies") or ())
+    if ["None"] in (spec.get("clusterIPs"), before.get("clusterIPs")):
+        return
+    if old and new and (new[0] != old[0] or (len(new) == len(old) and new != old)):
+        errors.append(invalid("spec.ipFamilies[0]", new, "may not change once set"))
+    if len(new) == 1 < len(old) and spec.get("ipFamilyPolicy") != "SingleStack":
+        detail = "must be set to 'SingleStack' when releasing the secondary ipFamily"
         errors.append(invalid("spec.ipFamilyPolicy", spec.get("ipFamilyPolicy"), detail))
