@@ -1,4 +1,8 @@
-"""Pod garbage collection: pods of deleted nodes, pods deleted before they were bound, and surplus finished pods."""
+"""Pod garbage collection: pods of deleted nodes, pods deleted before they were bound, and surplus finished pods.
+
+Terminating pods of a node that is not ready and has the taint node.kubernetes.io/out-of-service are deleted, too: its
+administrator says by the taint that the node is shut down, so that no kubelet ends them.
+"""
 
 import asyncio
 import logging
@@ -24,6 +28,7 @@ NAMED_NODES = 100
 """Up to this number of nodes the field selector excludes them by name; above it all pods are listed."""
 
 FINISHED = ("Succeeded", "Failed")
+OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 _SWEEP = "sweep"
 
 
@@ -54,12 +59,23 @@ def _age(pod: Object) -> tuple[str, str, str]:
     return meta.get("creationTimestamp") or "", meta.get("namespace", ""), meta["name"]
 
 
+def is_out_of_service(node: Object) -> bool:
+    """Returns whether a node is not ready and has the taint."""
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    ready = any(row.get("type") == "Ready" and row.get("status") == "True" for row in conditions)
+    taints = (node.get("spec") or {}).get("taints") or ()
+    return not ready and any(taint.get("key") == OUT_OF_SERVICE for taint in taints)
+
+
+def ended(pod: Object) -> Object | None:
+    """Returns the pod as failed; None if it had finished before."""
+    status = pod.get("status") or {}
+    return None if status.get("phase") in FINISHED else {**pod, "status": {**status, "phase": "Failed"}}
+
+
 def failed(pod: Object, now: str) -> Object | None:
     """Returns the pod as failed because its node is deleted; None if it had finished before."""
-    if (pod.get("status") or {}).get("phase") in FINISHED:
-        return None
-    changed = with_disruption_target(pod, "DeletionByPodGC", "PodGC: node no longer exists", now) or pod
-    return {**changed, "status": {**changed.get("status", {}), "phase": "Failed"}}
+    return ended(with_disruption_target(pod, "DeletionByPodGC", "PodGC: node no longer exists", now) or pod)
 
 
 class PodGc:
@@ -79,6 +95,8 @@ class PodGc:
         self._missing_since: dict[str, float] = {}
         self._pods = 0
         self._deleting: set[str] = set()
+        self._out_of_service: set[str] = set()
+        """The names of nodes that may be out of service: their JSON contains the taint's key."""
 
     def on_change(self, before: PartialObject | None, now: PartialObject | None) -> None:
         latest = now or before
@@ -86,6 +104,11 @@ class PodGc:
             return
         if latest.resource == resource_of(NODES):
             self._saw_node(latest.name, there=now is not None)
+            if now is not None and OUT_OF_SERVICE.encode() in now.json:
+                self._out_of_service.add(now.name)
+                self._schedule(self._limits.pod_gc_period)
+            else:
+                self._out_of_service.discard(latest.name)
         elif latest.resource == resource_of(PODS):
             self._saw_pod(before, now)
 
@@ -127,6 +150,7 @@ class PodGc:
             self._schedule(self._limits.pod_gc_period)
             return
         await self._sweep_gone_nodes()
+        await self._sweep_out_of_service()
         await self._sweep_unbound()
         await self._sweep_finished()
 
@@ -153,6 +177,18 @@ class PodGc:
                 raise
             return True
         return False
+
+    async def _sweep_out_of_service(self) -> None:
+        for name in sorted(self._out_of_service) if self._deleting else ():
+            node = self._graph.find(NODES, name)
+            if node is None or not is_out_of_service(node.object()):
+                continue
+            listed = await self._api.list(PODS, Scope(field_selector=f"spec.nodeName={name}"))
+            for pod in listed.items:
+                if pod["metadata"].get("deletionTimestamp"):
+                    ref = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+                    log.info("deleting a pod of a node out of service", extra={"node": name, "pod": ref})
+                    await self._take(pod, ended(pod))
 
     async def _sweep_unbound(self) -> None:
         """Deletes pods that were deleted before they were bound: no kubelet terminates them."""

@@ -130,6 +130,7 @@ REGISTRATIONS: tuple[Registration, ...] = (
     Registration(
         "pod-garbage-collector-controller",
         lambda given: PodGc(given.api, given.graph, given.clock, given.limits),
+        whole=(NODES,),
     ),
     Registration(
         "resourceclaim-controller", lambda given: DeviceClaims(given.api, given.graph, given.clock), (CLAIMS,)

@@ -14,8 +14,9 @@ from podwire.controllers import Absent, Complete, Present
 from podwire.controllers.graph import Graph
 from podwire.controllers.kinds import EVENTS, LEASES, NODES, PODS
 from podwire.controllers.limits import Limits
+from podwire.controllers.metadata import resource_of
 from podwire.controllers.node_lifecycle import LEASE_NAMESPACE, NodeLife
-from podwire.controllers.pod_gc import PodGc
+from podwire.controllers.pod_gc import OUT_OF_SERVICE, PodGc
 from podwire.controllers.taint_eviction import Evictions
 from podwire.protocols.k8sapi.client_side import Client, PatchType, Unreachable
 from podwire.protocols.k8sapi.server_side import Certificate
@@ -85,7 +86,7 @@ class Office:
     @contextlib.asynccontextmanager
     async def at_work(self):
         tasks = [asyncio.create_task(each.run()) for each in self._all]
-        tasks.append(asyncio.create_task(self._feed.follow(self._tell)))
+        tasks.append(asyncio.create_task(self._feed.follow(self._tell, frozenset({resource_of(NODES)}))))
         try:
             yield self
         finally:
@@ -442,6 +443,25 @@ async def test_a_deleted_pod_that_was_never_bound_is_taken_away(office, api, ser
     await office.settled()
     await office.pass_(LIMITS.pod_gc_period + 1)
     await gone(api)
+
+
+@pytest.mark.parametrize("ready", ["True", "Unknown"])
+async def test_terminating_pods_of_a_node_out_of_service_are_taken_away(office, api, ready):
+    await join(api, office)
+    await run_pod(api)
+    await run_pod(api, "stays")
+    taint = {"key": OUT_OF_SERVICE, "value": "nodeshutdown", "effect": "NoSchedule"}
+    await api.patch(NODES, "n1", {"spec": {"taints": [taint]}})
+    status = {"conditions": [{"type": "Ready", "status": ready}]}
+    await api.patch(NODES, "n1", {"status": status}, subresource="status")
+    await api.delete(PODS, "web", "default")
+    await office.settled()
+    await office.pass_(LIMITS.pod_gc_period + 1)
+    if ready == "True":
+        assert await leaving(api)
+    else:
+        await gone(api)
+    assert await get(api, PODS, "stays")
 
 
 async def test_of_too_many_finished_pods_the_oldest_go(office, api):
