@@ -78,6 +78,14 @@ def _settled(below: FieldSet) -> FieldSet | None:
     return {} if len(below) == 1 and HERE in below else below
 
 
+def in_order(fields: FieldSet) -> FieldSet:
+    """Returns the same set with its keys in the order of their texts, as upstream writes them.
+
+    Clients compare the bytes of what a typed and an untyped client have read; Go sorts the keys of the latter.
+    """
+    return {key: in_order(below) if below else below for key, below in sorted(fields.items())}
+
+
 def has(fields: FieldSet, path: tuple[str, ...]) -> bool:
     """Returns whether the field at the path is in the set."""
     node: FieldSet | None = fields

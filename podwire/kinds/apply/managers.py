@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from podwire.kinds.apply.fieldsets import FieldSet, tidy, union
+from podwire.kinds.apply.fieldsets import FieldSet, in_order, tidy, union
 
 APPLY, UPDATE = "Apply", "Update"
 MOST_UPDATERS = 10
@@ -112,7 +112,7 @@ def _entry(manager: Manager, owned: Owned) -> dict[str, Any]:
         "apiVersion": owned.api_version,
         "time": owned.time,
         "fieldsType": "FieldsV1",
-        "fieldsV1": owned.fields,
+        "fieldsV1": in_order(owned.fields),
     }
     if manager.subresource:
         entry["subresource"] = manager.subresource

@@ -25,6 +25,14 @@ UPDATER = {
 }  # fmt: skip
 
 
+def test_fields_are_written_in_the_order_of_their_names():
+    fields = {"f:spec": {'k:{"name":"b"}': {}, ".": {}, "f:a": {}}, "f:metadata": {}}
+    (entry,) = written({Manager("kubectl", UPDATE, "v1"): Owned(fields, "v1")})
+    assert [*entry["fieldsV1"]] == ["f:metadata", "f:spec"]
+    assert [*entry["fieldsV1"]["f:spec"]] == [".", "f:a", 'k:{"name":"b"}']
+    assert entry["fieldsV1"] == fields
+
+
 @pytest.mark.parametrize("strange", [True, False])
 def test_entries_are_written_as_they_were_read(strange):
     assert written(read([APPLIER, UPDATER], strange=strange)) == [APPLIER, UPDATER]
