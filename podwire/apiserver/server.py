@@ -132,6 +132,8 @@ class ApiServer:
             raise bad_request(f"invalid request path: {error}") from error
         if target is None:
             return await self._endpoint(request, user, notes)
+        if target.watch:
+            request, target = as_watch(request, target)
         resource = self._engine.registry.find(target.group, target.version, target.resource)
         attributes, wrong_verb = _attributes(request, target)
         notes.attributes = _counted(resource, attributes)
@@ -276,7 +278,7 @@ def _attributes(request: Request, target: Target) -> tuple[Attributes, ApiError 
     try:
         verb = verb_of(request, target)
     except ApiError as error:
-        verb, wrong = request.method.lower(), error
+        verb, wrong = "watch" if target.watch else request.method.lower(), error
     return attributes_of(request, target, verb), wrong
 
 
@@ -284,8 +286,23 @@ def _attributes_of(request: Request) -> Attributes:
     """Returns the attributes of a request that was not authenticated, for its audit only."""
     with contextlib.suppress(BadPath):
         if (target := paths.parse(request.path)) is not None:
+            with contextlib.suppress(ApiError):
+                request, target = as_watch(request, target) if target.watch else (request, target)
             return _attributes(request, target)[0]
     return Attributes(verb=request.method.lower(), path=request.path)
+
+
+def as_watch(request: Request, target: Target) -> tuple[Request, Target]:
+    """Returns the present form of a request whose URL has the old form of a watch; a name becomes a field selector."""
+    query = {**request.query, "watch": ["true"]}
+    if target.name:
+        selector = request.option("fieldSelector")
+        if selector and dict(selection.exact_fields(selector)).get("metadata.name") != target.name:
+            raise bad_request("fieldSelector metadata.name doesn't match requested name")
+        query["fieldSelector"] = [selector or f"metadata.name={target.name}"]
+    itself = not _inside_namespace(target)
+    present = msgspec.structs.replace(target, namespace="" if itself else target.namespace, name="")
+    return msgspec.structs.replace(request, query=query), present
 
 
 def attributes_of(request: Request, target: Target, verb: str) -> Attributes:
@@ -329,6 +346,8 @@ _PROXY_METHODS = {"HEAD": "get", "OPTIONS": ""}
 def verb_of(request: Request, target: Target) -> str:
     """Returns the verb of a method for a collection or for one name."""
     named = bool(target.name)
+    if target.watch and request.method != "GET":
+        raise method_not_allowed()
     if request.method in _METHODS:
         verb = _METHODS[request.method][named]
         return "watch" if verb == "list" and boolean_option(request, "watch") else verb

@@ -8,7 +8,9 @@ from podwire.apiserver.registry import Registry
 from podwire.apiserver.request import offload
 from podwire.kinds import stored
 from podwire.kinds.schema import Discovery, OpenApi
+from podwire.kinds.schema.discovery import storage_version_hash
 from podwire.kinds.schema.documents import Document
+from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.server_side import Request, Response
 from podwire.protocols.k8sapi.status import ApiError, Reason
 from podwire.protocols.prometheus import CONTENT_TYPE, Metrics
@@ -81,10 +83,23 @@ class Endpoints:
             self._discovery = Discovery(
                 [*(resource.kind for resource in self._registry.resources), *self._registry.announced],
                 address=self._address,
+                storage_hashes=self._storage_hashes(),
             )
             self._version = self._registry.version
         document = self._discovery.document(path, request.headers.get("accept", ""))
         return await _document(request, document) if document else None
+
+    def _storage_hashes(self) -> dict[Kind, str]:
+        """Returns the hash of each kind that is stored: one that can be created and listed. A custom one whose
+        storage version is not served has none, as upstream."""
+        hashes = {}
+        for resource in self._registry.resources:
+            kind, stored = resource.kind, resource.stored_api_version or resource.stored_kind.api_version
+            group, _, version = stored.rpartition("/")
+            served = not resource.custom or self._registry.find(group, version, kind.resource) is not None
+            if served and "create" in kind.verbs and "list" in kind.verbs:
+                hashes[kind] = storage_version_hash(stored, kind.kind)
+        return hashes
 
     async def _openapi_document(self, request: Request, path: str) -> Response | None:
         """Rendering takes long enough to be done in the worker; a client that has the document does not cause it."""

@@ -4,7 +4,7 @@ import enum
 from dataclasses import dataclass
 from functools import lru_cache
 
-from podwire.kinds.schema.documents import clauses
+from podwire.kinds.schema.documents import Clause, clauses
 from podwire.protocols.k8sapi.status import ApiError, Reason
 
 
@@ -35,9 +35,9 @@ _SHOWN = {
 
 @lru_cache(maxsize=256)
 def only_protobuf(accept: str) -> bool:
-    """Returns whether a client accepts objects in protobuf, and not in JSON."""
+    """Returns whether a client accepts objects or their metadata in protobuf, and nothing in JSON."""
     given = clauses(accept)
-    return any(clause.media == PROTOBUF and "as" not in clause.parameters for clause in given) and not any(
+    return any(_protobuf_form(clause) is not None for clause in given) and not any(
         clause.takes(JSON) for clause in given
     )
 
@@ -47,18 +47,32 @@ def form(accept: str, *, stored: bool = True, custom: bool = False) -> Form:
     """Returns the first form that the client accepts and this server supports; raises NotAcceptable.
 
     Kinds that are not stored, such as reviews, have neither tables nor a form with metadata only; custom ones have no
-    protobuf. A client that accepts JSON, too, gets JSON, which needs no encoding.
+    protobuf, except for their metadata. Tables have none, as upstream. A client that accepts JSON, too, gets JSON,
+    which needs no encoding.
     """
     for clause in clauses(accept):
         if not clause.takes(JSON):
             continue
-        parameters = clause.parameters
-        if "as" not in parameters:
-            return Form()
-        shown = _SHOWN.get(parameters["as"])
-        version = parameters.get("v", "")
-        if stored and shown and parameters.get("g") == "meta.k8s.io" and version in ("v1", "v1beta1"):
-            return Form(shown, version)
-    if not custom and only_protobuf(accept):
-        return Form()
+        asked = _asked(clause)
+        if asked is not None and (stored or asked.shown is Shown.OBJECT):
+            return asked
+    if only_protobuf(accept):
+        for asked in map(_protobuf_form, clauses(accept)):
+            if asked is not None and (not custom if asked.shown is Shown.OBJECT else stored):
+                return asked
     raise ApiError(Reason.NOT_ACCEPTABLE, "only the following media types are accepted: application/json")
+
+
+def _asked(clause: Clause) -> Form | None:
+    """Returns the form that a clause asks for; None for one that does not exist."""
+    parameters = clause.parameters
+    if "as" not in parameters:
+        return Form()
+    shown, version = _SHOWN.get(parameters["as"]), parameters.get("v", "")
+    known = shown and parameters.get("g") == "meta.k8s.io" and version in ("v1", "v1beta1")
+    return Form(shown, version) if shown and known else None
+
+
+def _protobuf_form(clause: Clause) -> Form | None:
+    asked = _asked(clause) if clause.media == PROTOBUF else None
+    return asked if asked and asked.shown is not Shown.TABLE else None

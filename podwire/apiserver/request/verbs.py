@@ -11,7 +11,7 @@ from podwire.apiserver.request.call import Call, WriteOptions, boolean_option, i
 from podwire.apiserver.request.negotiation import Shown
 from podwire.apiserver.request.response import Renderer, answer, list_answer
 from podwire.apiserver.write import patches, server_side_apply
-from podwire.apiserver.write.deletion import Deleted, DeleteOptions, options_of
+from podwire.apiserver.write.deletion import UNSAFE, Deleted, DeleteOptions, options_of
 from podwire.apiserver.write.updates import Write, another_uid
 from podwire.kinds import stored
 from podwire.kinds.resource import Resource
@@ -240,9 +240,11 @@ async def delete_options(engine: Engine, call: Call) -> DeleteOptions:
             given["orphanDependents"] = boolean_option(call.request, "orphanDependents")
         if (grace := integer_option(call.request, "gracePeriodSeconds")) is not None:
             given["gracePeriodSeconds"] = grace
+        if boolean_option(call.request, UNSAFE):
+            given[UNSAFE] = True
     if write.dry_run:
         given["dryRun"] = ["All"]
-    return options_of(given)
+    return options_of(given, collection=call.verb == "deletecollection")
 
 
 def _delete_body(engine: Engine, call: Call, data: bytes) -> Object:

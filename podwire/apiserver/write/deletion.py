@@ -14,12 +14,14 @@ from podwire.interfaces import Clock
 from podwire.kinds.resource import Resource
 from podwire.kinds.stored import Object
 from podwire.objects.times import parse, rfc3339
-from podwire.protocols.k8sapi.status import conflict, invalid, invalid_object, not_found, not_supported
+from podwire.protocols.k8sapi.status import FieldError, conflict, invalid, invalid_object, not_found, not_supported
 from podwire.protocols.storage import Item, Stale
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 _FINALIZERS = {"Orphan": ORPHAN, "Foreground": FOREGROUND}
 POLICIES = ("Background", "Foreground", "Orphan")
+UNSAFE = "ignoreStoreReadErrorWithClusterBreakingPotential"
+_NOT_WITH_UNSAFE = ("dryRun", "propagationPolicy", "orphanDependents", "gracePeriodSeconds", "preconditions")
 LONGEST_GRACE = 2**31 - 1
 """Seconds. A pod may request more than a date can represent."""
 
@@ -37,7 +39,7 @@ class DeleteOptions:
     """Runs validating policies; an eviction has run them already."""
 
 
-def options_of(body: Object) -> DeleteOptions:
+def options_of(body: Object, *, collection: bool = False) -> DeleteOptions:
     """Returns the options of a DeleteOptions body (or of the same query parameters); raises Invalid."""
     preconditions = body.get("preconditions") or {}
     policy, orphan, errors = body.get("propagationPolicy") or "", body.get("orphanDependents"), []
@@ -48,6 +50,8 @@ def options_of(body: Object) -> DeleteOptions:
         errors.append(not_supported("propagationPolicy", policy, POLICIES))
     if any(value != "All" for value in body.get("dryRun", [])):
         errors.append(not_supported("dryRun", body["dryRun"], ["All"]))
+    if body.get(UNSAFE):
+        errors += _unsafe_errors(body, collection=collection)
     if errors:
         raise invalid_object("DeleteOptions", "", errors, group="meta.k8s.io")
     if orphan is not None:
@@ -59,6 +63,18 @@ def options_of(body: Object) -> DeleteOptions:
         policy=policy,
         dry_run=bool(body.get("dryRun")),
     )
+
+
+def _unsafe_errors(body: Object, *, collection: bool) -> list[FieldError]:
+    """Returns why an object is not deleted unread. This server has no object that it cannot read: it refuses to start
+    with a damaged store."""
+    together = [option for option in _NOT_WITH_UNSAFE if body.get(option) not in (None, [])]
+    if together:
+        return [invalid(UNSAFE, True, f"cannot be set together with .{option}") for option in together]
+    if collection:
+        return [invalid(UNSAFE, True, "is not allowed with DELETECOLLECTION, try again after removing the option")]
+    why = "is exclusively used to delete corrupt object(s), try again by removing this option"
+    return [invalid(UNSAFE, True, why)]
 
 
 class Deleted(msgspec.Struct, frozen=True):

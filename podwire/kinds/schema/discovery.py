@@ -4,10 +4,11 @@ A Discovery is made from the kinds that are served at that moment; when custom k
 Everything is rendered when it is first asked for.
 """
 
+import base64
 import enum
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -59,17 +60,28 @@ def version_order(version: str) -> tuple[int, int, int, str]:
     return (-_STAGES[stage or ""], -int(major), -int(minor or 0), "")
 
 
+def storage_version_hash(api_version: str, kind: str) -> str:
+    """Returns upstream's hash of the version in which objects of a kind are stored. Clients that migrate stored objects
+    compare it with the one that they saw before."""
+    group, _, version = api_version.rpartition("/")
+    return base64.b64encode(hashlib.sha256(f"{group}/{version}/{kind}".encode()).digest()[:8]).decode()
+
+
 class Discovery:
     """All discovery documents of a set of kinds. Groups keep the order in which they are registered.
 
-    `address` is what `/api` tells clients to connect to, as host:port.
+    `address` is what `/api` tells clients to connect to, as host:port. `storage_hashes` has the hash of each kind that
+    is stored.
     """
 
-    def __init__(self, kinds: Iterable[Kind], *, address: str = "") -> None:
+    def __init__(
+        self, kinds: Iterable[Kind], *, address: str = "", storage_hashes: Mapping[Kind, str] | None = None
+    ) -> None:
         self._groups: dict[str, dict[str, list[Kind]]] = {}
         for kind in kinds:
             self._groups.setdefault(kind.group, {}).setdefault(kind.version, []).append(kind)
         self._address = address
+        self._storage_hashes = storage_hashes or {}
         self._documents: dict[tuple[tuple[str, ...], Form], Document | None] = {}
 
     def document(self, path: str, accept: str = "") -> Document | None:
@@ -125,9 +137,26 @@ class Discovery:
         kinds = self._groups.get(group, {}).get(version)
         if not kinds:
             return None
-        resources = [document for kind in _sorted(kinds) for document in _resources(kind)]
+        resources = [document for kind in _sorted(kinds) for document in self._resources(kind)]
         document = {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": kinds[0].api_version}
         return {**document, "resources": resources}
+
+    def _resources(self, kind: Kind) -> list[dict[str, Any]]:
+        """Returns a resource and its subresources as APIResource objects."""
+        entry: dict[str, Any] = {
+            "name": kind.resource,
+            "singularName": kind.singular,
+            "namespaced": kind.namespaced,
+            "kind": kind.kind,
+            "verbs": kind.verbs,
+        }
+        if kind.short_names:
+            entry["shortNames"] = kind.short_names
+        if kind.categories:
+            entry["categories"] = kind.categories
+        if storage_hash := self._storage_hashes.get(kind):
+            entry["storageVersionHash"] = storage_hash
+        return [entry, *(_subresource(kind, subresource) for subresource in kind.subresources)]
 
     def _aggregated(self, root: str) -> Document:
         groups = [group for group in self._groups if (group == "") == (root == "api")]
@@ -156,22 +185,6 @@ class Discovery:
 
 def _sorted(kinds: Iterable[Kind]) -> list[Kind]:
     return sorted(kinds, key=lambda each: each.resource)
-
-
-def _resources(kind: Kind) -> list[dict[str, Any]]:
-    """Returns a resource and its subresources as APIResource objects."""
-    entry: dict[str, Any] = {
-        "name": kind.resource,
-        "singularName": kind.singular,
-        "namespaced": kind.namespaced,
-        "kind": kind.kind,
-        "verbs": kind.verbs,
-    }
-    if kind.short_names:
-        entry["shortNames"] = kind.short_names
-    if kind.categories:
-        entry["categories"] = kind.categories
-    return [entry, *(_subresource(kind, subresource) for subresource in kind.subresources)]
 
 
 def _subresource(kind: Kind, subresource: Subresource) -> dict[str, Any]:

@@ -14,10 +14,12 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str = ""
     name: str = ""
     subresource: str = ""
+    watch: bool = False
+    """Whether the URL has the old form of a watch: `/api/v1/watch/pods` for `/api/v1/pods?watch=true`."""
 
     def path(self) -> str:
         """The URL that parses to this target."""
-        parts = [root(self.group, self.version)]
+        parts = [root(self.group, self.version), *(["watch"] if self.watch else [])]
         if self.namespace and self.resource != "namespaces":
             parts += ["namespaces", _quoted(self.namespace)]
         parts.append(self.resource)
@@ -57,6 +59,8 @@ def parse(path: str) -> Target | None:
         return None
     if "%" in path or "\x00" in path or not _FORBIDDEN.isdisjoint(segments):
         _check(segments)
+    if rest[0] == "watch" and len(rest) > 1:
+        return msgspec.structs.replace(_resource(group, version, rest[1:]), watch=True)
     return _resource(group, version, rest)
 
 

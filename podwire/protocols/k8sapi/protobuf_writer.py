@@ -56,6 +56,8 @@ def has_message(api_version: str, kind: str) -> bool:
 
 def _content(api_version: str, kind: str, obj: Json) -> bytes:
     table = load_table()
+    if api_version in _METADATA_LIST:
+        return _metadata_only(api_version, kind, obj)
     name = table.kinds.get((api_version, kind)) or ("meta.v1.Status" if kind == "Status" else "")
     if name:
         return _written(table.messages[name], obj)
@@ -65,6 +67,22 @@ def _content(api_version: str, kind: str, obj: Json) -> bytes:
     metadata = sized(1, _written(table.messages["meta.v1.ListMeta"], obj.get("metadata") or {}))
     message = table.messages[item]
     return metadata + b"".join(sized(2, _written(message, one)) for one in obj.get("items") or ())
+
+
+_METADATA_LIST = {"meta.k8s.io/v1": (1, 2), "meta.k8s.io/v1beta1": (2, 1)}
+"""The numbers of `metadata` and `items` in a PartialObjectMetadataList, by version."""
+
+
+def _metadata_only(api_version: str, kind: str, obj: Json) -> bytes:
+    messages = load_table().messages
+    if kind == "PartialObjectMetadata":
+        return sized(1, _written(messages["meta.v1.ObjectMeta"], obj["metadata"]))
+    if kind != "PartialObjectMetadataList":
+        raise NoMessage(f'no kind "{kind}" of version "{api_version}" has a protobuf form')
+    metadata, items = _METADATA_LIST[api_version]
+    parts = [sized(items, _metadata_only(api_version, "PartialObjectMetadata", one)) for one in obj["items"]]
+    own = sized(metadata, _written(messages["meta.v1.ListMeta"], obj["metadata"]))
+    return b"".join([own, *parts] if metadata < items else [*parts, own])
 
 
 def varint(number: int) -> bytes:

@@ -6,6 +6,8 @@ import pytest
 
 from podwire.apiserver.identity.users import SYSTEM
 from podwire.kinds.resource import Resource
+from podwire.protocols.k8sapi.server_side import Certificate, Stream
+from tests.apiserver.support import Watching
 
 CONFIGS = "/api/v1/namespaces/default/configmaps"
 PODS = "/api/v1/namespaces/default/pods"
@@ -350,3 +352,45 @@ async def test_all_watchers_see_the_same_order(racing, config):
     assert all(each == orders[0] for each in orders)
     revisions = [int(version) for _, version in orders[0]]
     assert revisions == sorted(set(revisions))
+
+
+OLD = "/api/v1/watch"
+
+
+async def old_watch(api, url):
+    answer = await api.ask("GET", url)
+    assert isinstance(answer, Stream), answer
+    watching = Watching(answer)
+    api.watches.append(watching)
+    return watching
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        pytest.param("/namespaces/default/configmaps", ["one", "two"], id="a namespace"),
+        pytest.param("/configmaps?fieldSelector=metadata.namespace%3Ddefault", ["one", "two"], id="all namespaces"),
+        pytest.param("/namespaces/default/configmaps/two", ["two"], id="one name"),
+        pytest.param("/namespaces/default", ["default"], id="a namespace itself"),
+        pytest.param("/namespaces?fieldSelector=metadata.name%3Ddefault", ["default"], id="namespaces"),
+    ],
+)
+async def test_a_url_of_the_old_form_watches(api, config, path, expected):
+    for name in "one", "two":
+        await api.made(CONFIGS, config(name))
+
+    watch = await old_watch(api, f"{OLD}{path}")
+
+    assert [event["object"]["metadata"]["name"] for event in await watch.take(len(expected))] == expected
+
+
+async def test_a_watch_of_the_old_form_needs_the_right_to_watch_and_is_read_only(api):
+    url = f"{OLD}/namespaces/default/configmaps/two"
+
+    refused = await api.get(url, user=Certificate("nobody", ()))
+    assert refused.status == 403
+    assert 'cannot watch resource "configmaps"' in refused.message
+    assert (await api.delete(url)).status == 405
+    other = await api.get(f"{url}?fieldSelector=metadata.name%3Done")
+    assert (other.status, other.message) == (400, "fieldSelector metadata.name doesn't match requested name")
+    assert (await api.get("/apis/apps/v1/watch/nothing")).status == 404

@@ -5,6 +5,7 @@ import gzip
 import msgspec
 import pytest
 
+from podwire.kinds.schema.discovery import storage_version_hash
 from tests.apiserver.support import answer_when
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
@@ -234,3 +235,37 @@ async def test_the_documents_are_json(api):
         reply = await api.get(path)
         assert reply.headers["content-type"] == "application/json"
         assert msgspec.json.decode(reply.raw)
+
+
+@pytest.mark.parametrize(
+    ("path", "resource", "expected"),
+    [
+        pytest.param("/api/v1", "pods", "xPOwRZ+Yhw8=", id="core"),
+        pytest.param("/apis/apps/v1", "deployments", "8aSe+NMegvE=", id="a group"),
+        pytest.param("/apis/events.k8s.io/v1", "events", "r2yiGXH7wu8=", id="stored in another group"),
+        pytest.param(
+            "/apis/autoscaling/v1", "horizontalpodautoscalers", "qwQve8ut294=", id="stored in another version"
+        ),
+        pytest.param("/api/v1", "bindings", None, id="not stored"),
+        pytest.param("/api/v1", "pods/status", None, id="a subresource"),
+    ],
+)
+async def test_discovery_has_the_hash_of_the_storage_version(api, path, resource, expected):
+    resources = {one["name"]: one for one in (await api.get(path)).body["resources"]}
+
+    assert resources[resource].get("storageVersionHash") == expected
+
+
+async def test_versions_of_a_custom_resource_share_the_hash_of_the_stored_one(api, definition):
+    crd = definition()
+    second = {**crd["spec"]["versions"][0], "name": "v9", "storage": False}
+    crd["spec"]["versions"].append(second)
+    await api.made(DEFINITIONS, crd)
+    group, first = crd["spec"]["group"], crd["spec"]["versions"][0]["name"]
+    replies = [
+        await answer_when(lambda url=f"/apis/{group}/{version}": api.get(url), lambda reply: reply.status == 200)
+        for version in (first, "v9")
+    ]
+
+    expected = storage_version_hash(f"{group}/{first}", crd["spec"]["names"]["kind"])
+    assert {reply.body["resources"][0]["storageVersionHash"] for reply in replies} == {expected}

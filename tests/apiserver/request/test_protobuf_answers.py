@@ -8,7 +8,7 @@ import pytest
 
 from podwire.protocols.k8sapi import protobuf
 from podwire.protocols.k8sapi.builtin import BUILTIN
-from podwire.protocols.k8sapi.protobuf_writer import encode, has_message
+from podwire.protocols.k8sapi.protobuf_writer import encode, has_message, sized
 from podwire.protocols.k8sapi.protowire import SIZED, Fields, fill, single_text
 from tests.apiserver.support import CONFIGS, DEFINITIONS, PODS, WIDGETS, answer_when
 
@@ -90,6 +90,84 @@ async def test_a_watch_sends_frames_behind_their_lengths(api, config):
     event = _decoded(chunk[4 : 4 + length])
     assert event["type"] == "ADDED"
     assert protobuf.decode(event["raw"])["data"] == {"a": "1"}
+
+
+@pytest.mark.parametrize("version", ["v1", "v1beta1"])
+async def test_metadata_alone_is_answered_in_protobuf(api, config, definition, version):
+    await api.post(CONFIGS, config(a="1"))
+    one = f"{PROTOBUF};as=PartialObjectMetadata;g=meta.k8s.io;v={version}"
+    many = f"{PROTOBUF};as=PartialObjectMetadataList;g=meta.k8s.io;v={version}"
+
+    single = await api.get(f"{CONFIGS}/one", accept=one)
+    listed = await api.get(CONFIGS, accept=many)
+
+    assert (single.headers["content-type"], listed.headers["content-type"]) == (PROTOBUF, PROTOBUF)
+    shown = (await api.get(f"{CONFIGS}/one")).body["metadata"]
+    assert _metadata(_envelope(single.raw, version, "PartialObjectMetadata")) == shown
+    items = _parts(_envelope(listed.raw, version, "PartialObjectMetadataList"))[2 if version == "v1" else 1]
+    assert _metadata(items) == shown
+
+    await api.made(DEFINITIONS, definition())
+    await answer_when(lambda: api.get(WIDGETS), lambda reply: reply.status == 200)
+    assert (await api.get(WIDGETS, accept=many)).headers["content-type"] == PROTOBUF
+
+
+async def test_a_watch_of_metadata_sends_frames_of_metadata(api, config):
+    accept = f"{PROTOBUF};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+    stream = await api.ask("GET", f"{CONFIGS}?watch=true&resourceVersion=0", accept=accept)
+    await api.post(CONFIGS, config(a="1"))
+
+    async with asyncio.timeout(10):
+        chunk = await anext(stream.chunks)
+    await stream.chunks.aclose()
+
+    (length,) = struct.unpack(">I", chunk[:4])
+    event = _decoded(chunk[4 : 4 + length])
+    assert event["type"] == "ADDED"
+    assert _metadata(_envelope(event["raw"], "v1", "PartialObjectMetadata"))["name"] == "one"
+
+
+async def test_a_table_has_no_protobuf_form(api):
+    accept = f"{PROTOBUF};as=Table;g=meta.k8s.io;v=v1"
+
+    assert (await api.get(CONFIGS, accept=accept)).status == 406
+    assert (await api.get(CONFIGS, accept=f"{accept},{PROTOBUF}")).headers["content-type"] == PROTOBUF
+
+
+def _parts(message: bytes) -> dict[int, bytes]:
+    """The sized fields of a message by number; of a repeated one the last."""
+
+    def keep(number: int) -> Any:
+        def put(out: dict[int, bytes], buffer: bytes, start: int, stop: int, _levels: int) -> None:
+            out[number] = buffer[start:stop]
+
+        return put
+
+    parts: dict[int, bytes] = {}
+    fill(
+        parts,
+        Fields("Any", *((number, SIZED, str(number), keep(number)) for number in (1, 2))),
+        message,
+        0,
+        len(message),
+        9,
+    )
+    return parts
+
+
+def _envelope(body: bytes, version: str, kind: str) -> bytes:
+    """The content of a body, whose type is as expected."""
+    whole = _parts(body.removeprefix(protobuf.MAGIC))
+    assert _parts(whole[1]) == {1: f"meta.k8s.io/{version}".encode(), 2: kind.encode()}
+    return whole[2]
+
+
+def _metadata(partial: bytes) -> dict[str, Any]:
+    """The metadata of an object, read as that of a ConfigMap."""
+    type_meta = sized(1, b"v1") + sized(2, b"ConfigMap")
+    whole = protobuf.MAGIC + sized(1, type_meta) + sized(2, sized(1, _parts(partial)[1]))
+    metadata: dict[str, Any] = protobuf.decode(whole)["metadata"]
+    return metadata
 
 
 def _decoded(frame: bytes) -> dict[str, Any]:

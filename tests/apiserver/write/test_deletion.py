@@ -465,3 +465,48 @@ async def test_a_dry_run_of_a_deletion_deletes_nothing(api, pod, config, how):
     assert collection.names == ["one"]
     assert api.store.revision == revision
     assert await watch.is_quiet()
+
+
+UNSAFE = "ignoreStoreReadErrorWithClusterBreakingPotential"
+
+
+@pytest.mark.parametrize("body", [True, False], ids=["in the body", "in the query"])
+@pytest.mark.parametrize(
+    ("url", "more", "expected"),
+    [
+        pytest.param(
+            f"{CONFIGS}/one",
+            {},
+            "is exclusively used to delete corrupt object(s), try again by removing this option",
+            id="one object",
+        ),
+        pytest.param(
+            CONFIGS,
+            {},
+            "is not allowed with DELETECOLLECTION, try again after removing the option",
+            id="all objects",
+        ),
+        pytest.param(
+            f"{CONFIGS}/one",
+            {"gracePeriodSeconds": 3},
+            "cannot be set together with .gracePeriodSeconds",
+            id="with another option",
+        ),
+    ],
+)
+async def test_a_deletion_that_ignores_read_errors_is_refused_by_name(api, config, url, more, expected, body):
+    await api.made(CONFIGS, config())
+    options = {UNSAFE: True, **more}
+    query = "&".join(f"{name}={str(value).lower()}" for name, value in options.items())
+
+    reply = await (api.delete(url, options) if body else api.delete(f"{url}?{query}"))
+
+    assert (reply.status, reply.body["reason"]) == (422, "Invalid")
+    assert f"{UNSAFE}: Invalid value: true: {expected}" in reply.message
+    assert (await api.get(f"{CONFIGS}/one")).status == 200
+
+
+async def test_a_deletion_that_does_not_ignore_read_errors_is_a_usual_one(api, config):
+    await api.made(CONFIGS, config())
+
+    assert (await api.delete(f"{CONFIGS}/one?{UNSAFE}=false")).status == 200
