@@ -21,6 +21,7 @@ from podwire.apiserver.ports import AggregatedServer, AggregatedServers, Unreach
 from podwire.apiserver.read.informer import follow
 from podwire.apiserver.service_endpoints import ServiceEndpoints
 from podwire.apiserver.write.updates import Write
+from podwire.kinds.builtin.small import LOCAL_MESSAGE, LOCAL_REASON
 from podwire.kinds.policies.webhook import client_config_of
 from podwire.kinds.stored import Object, unpack
 from podwire.objects.times import rfc3339
@@ -47,7 +48,7 @@ class Condition:
     message: str
 
 
-LOCAL = Condition(True, "Local", "Local APIServices are always available")
+LOCAL = Condition(True, LOCAL_REASON, LOCAL_MESSAGE)
 PASSED = Condition(True, "Passed", "all checks passed")
 
 
@@ -130,7 +131,7 @@ class Aggregator:
     async def _checked(self, service: Object) -> Condition:
         """Checks one server; what it serves is announced while it is available."""
         spec, name = service["spec"], service["metadata"]["name"]
-        if not spec.get("service"):
+        if spec.get("service") is None:
             return LOCAL
         reference = spec["service"]
         group, version = _version_of(service)

@@ -44,6 +44,7 @@ from podwire.apiserver.identity.service_accounts import StoredServiceAccounts
 from podwire.apiserver.identity.tokens import Tokens, discovery, key_set
 from podwire.apiserver.identity.users import User
 from podwire.apiserver.limits import Limits
+from podwire.apiserver.local_services import LocalServices
 from podwire.apiserver.ports import AggregatedServers, Backends, HttpsClient, Kubelets, Store
 from podwire.apiserver.registry import Registry
 from podwire.apiserver.request.endpoints import Check, Endpoints
@@ -155,6 +156,7 @@ class Assembled:
             parts.create_task(self.node_graph.run(), name="node graph")
             parts.create_task(self.flows.run(), name="flow control")
             parts.create_task(self.aggregator.run(), name="aggregation")
+            parts.create_task(LocalServices(self.engine).run(), name="local APIServices")
 
 
 def assemble(store: Store, pki: Pki, clock: Clock, settings: Settings | None = None) -> Assembled:

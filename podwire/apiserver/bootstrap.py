@@ -12,7 +12,7 @@ from podwire.apiserver.identity import default_policy
 from podwire.apiserver.identity.default_policy import Default
 from podwire.apiserver.identity.role_aggregation import RoleAggregation
 from podwire.apiserver.identity.users import SYSTEM
-from podwire.apiserver.resource_metrics import kinds as metrics
+from podwire.apiserver.local_services import LocalServices
 from podwire.apiserver.write.updates import Write
 from podwire.kinds.builtin.flowcontrol import defaults as flow_defaults
 from podwire.kinds.resource import Resource
@@ -52,7 +52,7 @@ async def fill(
         _ensure_service_cidr(engine, service_networks),
         _reconcile_roles(engine),
         _ensure_flow_control(engine),
-        _ensure_metrics_service(engine),
+        LocalServices(engine).start(),
     )
 
 
@@ -80,40 +80,6 @@ async def _ensure_service_cidr(engine: Engine, networks: Sequence[str]) -> None:
             run_policies=False,
         )
     )
-
-
-async def _ensure_metrics_service(engine: Engine) -> None:
-    """Creates the APIService of metrics.k8s.io, by which clients see that it is served: by this server itself."""
-    resource = engine.registry.builtin("apiregistration.k8s.io", "apiservices")
-    name = f"{metrics.VERSION}.{metrics.GROUP}"
-    if await engine.find(resource, "", name) is not None:
-        return
-    created = rfc3339(engine.clock.wall())
-    available = {
-        "type": "Available",
-        "status": "True",
-        "lastTransitionTime": created,
-        "reason": "Local",
-        "message": "Local APIServices are always available",
-    }
-    obj = {
-        "kind": "APIService",
-        "apiVersion": resource.kind.api_version,
-        "metadata": {
-            "name": name,
-            "uid": str(uuid.uuid4()),
-            "creationTimestamp": created,
-            "labels": {"kube-aggregator.kubernetes.io/automanaged": "onstart"},
-        },
-        "spec": {
-            "group": metrics.GROUP,
-            "version": metrics.VERSION,
-            "groupPriorityMinimum": 100,
-            "versionPriority": 100,
-        },
-        "status": {"conditions": [available]},
-    }
-    await _store(engine, resource.key("", name), pack(obj))
 
 
 async def _ensure_flow_control(engine: Engine) -> None:

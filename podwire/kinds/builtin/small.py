@@ -27,6 +27,7 @@ from podwire.objects import names
 from podwire.objects.times import human_duration
 from podwire.protocols.k8sapi.status import FieldError, invalid, required
 
+LOCAL_REASON, LOCAL_MESSAGE = "Local", "Local APIServices are always available"
 CONDITION_STATUS = Choice(("True", "False", "Unknown"))
 
 
@@ -110,6 +111,14 @@ def default_api_service(obj: dict[str, Any]) -> None:
         service.setdefault("port", HTTPS)
 
 
+def prepare_api_service(obj: dict[str, Any]) -> None:
+    """A local APIService is available from the beginning."""
+    if obj["spec"].get("service") is None:
+        available = {"type": "Available", "status": "True", "reason": LOCAL_REASON, "message": LOCAL_MESSAGE}
+        since = {"lastTransitionTime": obj["metadata"]["creationTimestamp"]}
+        obj["status"] = {"conditions": [{**available, **since}]}
+
+
 def validate_api_service(obj: Object) -> list[FieldError]:
     errors: list[FieldError] = []
     spec, name = obj["spec"], obj["metadata"].get("name", "")
@@ -175,6 +184,7 @@ API_SERVICE = Strategy(
     stored_as="apiregistration.k8s.io/apiservices",
     parts={"spec": {}, "status": {}},
     default=default_api_service,
+    prepare_create=prepare_api_service,
     validate_create=validate_api_service,
     validate_update=as_on_create(validate_api_service),
     validate_subresources={"status": validate_api_service_status},
