@@ -66,7 +66,7 @@ def _pods(folder: Path, sides: dict[str, Path], pods: int) -> dict[str, Times]:
     # The first of each finds the bridge and the chains missing.
     with cni_crowd.daemon(_socket(sides["daemon"])):
         for number in range(-1, pods):
-            # There and back: whoever follows waits for what the kernel still tidies up for the one before.
+            # There and back: the next one waits for what the kernel still tidies up for the one before.
             for side, programs in sorted(sides.items(), reverse=bool(number % 2)):
                 for kind in KINDS:
                     pod = f"{side}-{kind}-{number}".lower()

@@ -1,8 +1,8 @@
 """The client of the benchmarks of whole pods: `python -m benchmarks.pod_client KUBECONFIG PATTERN …`.
 
 It runs beside a cluster, where its API server is reached. Each line on stdin is an order, each line on stdout the
-answer to it, as JSON; times are seconds. It has one watch open, as whoever waits for a pod has. The patterns are of
-files that are there as long as there are pods.
+answer to it, as JSON; times are seconds. It has one watch open, as a client has that waits for a pod. The patterns
+are of files that are there as long as there are pods.
 """
 
 import asyncio

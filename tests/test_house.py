@@ -379,11 +379,13 @@ def test_docstrings_do_not_open_with_a_free_relative(trees):
 
 
 def test_metaphors_are_replaced_by_the_terms_of_the_field():
-    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *PODWIRE.rglob("*.md"), *PODWIRE.rglob("*.py")]
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    for place in (PODWIRE, ROOT / "tests", ROOT / "benchmarks"):
+        pages += [path for suffix in ("md", "py", "yaml") for path in place.rglob(f"*.{suffix}")]
     metaphors = {
         f"{path.relative_to(ROOT)}: {line.strip()}"
         for path in pages
-        if path.name not in ("glossary.md", "CHANGELOG.md")
+        if path.name not in ("glossary.md", "CHANGELOG.md") and path != Path(__file__)
         for line in path.read_text(encoding="utf-8").splitlines()
         if METAPHOR.search(line)
     }

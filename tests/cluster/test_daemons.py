@@ -39,7 +39,7 @@ def test_a_daemon_that_is_asked_again_while_its_process_ends_ends_well(number):
 
 
 def test_an_exception_of_a_daemon_is_raised():
-    failing = DAEMON.replace("await asyncio.Event().wait()", "raise OSError('no room')")
+    failing = DAEMON.replace("await asyncio.Event().wait()", "raise OSError('no space')")
     done = subprocess.run([sys.executable, "-c", failing], capture_output=True, text=True, check=False, input="")
     assert done.returncode == 1
-    assert "OSError: no room" in done.stderr
+    assert "OSError: no space" in done.stderr

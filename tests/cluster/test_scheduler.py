@@ -135,7 +135,7 @@ async def test_a_scheduler_that_is_killed_leaves_nothing_to_repair(server, api, 
         assert await placed(api, "web") == "n1"
         for name in ("second", "third"):
             await pod(api, name)
-        # The killed one's pod is counted once: there is room for one more, and not for two.
+        # The killed one's pod is counted once: there is space for one more, and not for two.
         await eventually_async(lambda: one_of(api, "second", "third"), SOON)
     assert process.returncode == 0
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from podwire.dradriver.claims import resolution as judging
+from podwire.dradriver.claims import resolution
 from podwire.dradriver.claims.allocations import ClaimRef, Device, PodRef, Refused
 from podwire.linux.net.sysfs import Hardware
 from podwire.objects import claims
@@ -38,7 +38,9 @@ def claim(*results, name="lan", uid="u1", reserved=("pod",)):
 
 def ordered(claim_, pod=POD, present=lambda _path: True, **devices):
     known = devices or {"lan1": offered()}
-    return judging.resolve_allocations(claim_, pod, judging.NodeView(name="node-1", find=known.get, present=present))
+    return resolution.resolve_allocations(
+        claim_, pod, resolution.NodeView(name="node-1", find=known.get, present=present)
+    )
 
 
 REFUSED = {
@@ -62,25 +64,25 @@ def test_a_claim_that_cannot_be_served_names_the_field(claim_, why):
 
 
 def served(claim_):
-    judging.check_asked(claim_, ClaimRef(namespace="default", name="lan", uid="u1"))
-    judging.consumer_of(claim_)
+    resolution.check_asked(claim_, ClaimRef(namespace="default", name="lan", uid="u1"))
+    resolution.consumer_of(claim_)
     return ordered(claim_)
 
 
 def test_of_two_pods_the_one_that_had_it_before_the_machine_was_started_has_it_again():
     both = claim({}, reserved=("a", "b"))
-    assert judging.consumer_of(both, {"uid of b"}).name == "b"
+    assert resolution.consumer_of(both, {"uid of b"}).name == "b"
     with pytest.raises(Refused, match="a, b: a network interface is in one pod"):
-        judging.consumer_of(both, {"uid of one that is gone"})
+        resolution.consumer_of(both, {"uid of one that is gone"})
 
 
 def test_recreated_claim_is_another_claim():
     with pytest.raises(Refused, match="is u2, not u1: the claim was deleted and created again"):
-        judging.check_asked(claim({}, uid="u2"), ClaimRef(namespace="default", name="lan", uid="u1"))
+        resolution.check_asked(claim({}, uid="u2"), ClaimRef(namespace="default", name="lan", uid="u1"))
 
 
 def test_devices_of_other_drivers_are_left_out():
-    found = judging.ours(claim({"driver": "gpu.example.com", "device": "gpu-0"}, {}))
+    found = resolution.ours(claim({"driver": "gpu.example.com", "device": "gpu-0"}, {}))
     assert [(field, each.device) for field, each in found] == [("status.allocation.devices.results[1]", "lan1")]
 
 
@@ -92,23 +94,23 @@ def test_an_alternative_is_known_by_its_request():
 def test_prepared_devices_cover_a_claim_only_completely():
     both = claim({}, {"device": "lan2"})
     prepared = ordered(both, lan1=offered(), lan2=offered("lan2"))
-    assert judging.covers(prepared, both)
-    assert not judging.covers(prepared[:1], both)
-    assert not judging.covers(prepared, claim({}))
-    assert not judging.covers([], claim({"driver": "gpu.example.com"}))
+    assert resolution.covers(prepared, both)
+    assert not resolution.covers(prepared[:1], both)
+    assert not resolution.covers(prepared, claim({}))
+    assert not resolution.covers([], claim({"driver": "gpu.example.com"}))
 
 
 def test_interfaces_of_one_pod_are_checked_together_without_those_of_other_pods():
     mine = ordered(claim({}))
     same_pod = ordered(claim({"device": "lan1"}, name="other", uid="u2"))
     elsewhere = ordered(claim({}, name="other", uid="u2"), PodRef(namespace="default", name="x", uid="p2"))
-    judging.check_pod(POD, mine, elsewhere)
+    resolution.check_pod(POD, mine, elsewhere)
     with pytest.raises(Refused, match='has "lan1" in this pod too'):
-        judging.check_pod(POD, mine, same_pod)
+        resolution.check_pod(POD, mine, same_pod)
 
 
 def test_a_claim_is_not_handed_to_another_pod_while_it_is_prepared():
     prepared = ordered(claim({}))
-    judging.check_same_pod(POD, prepared)
+    resolution.check_same_pod(POD, prepared)
     with pytest.raises(Refused, match="still prepared for pod default/pod"):
-        judging.check_same_pod(PodRef(namespace="default", name="next", uid="p2"), prepared)
+        resolution.check_same_pod(PodRef(namespace="default", name="next", uid="p2"), prepared)

@@ -21,7 +21,7 @@ def test_the_plugin_comes_with_a_test_that_it_passes_and_is_clean(tmp_path, monk
     assert capsys.readouterr().out.split() == [
         f"net.tuner-2/{name}" for name in ("plugin.py", "test_plugin.py", "README.md")
     ]
-    # pytest-asyncio as it comes, without this repository's settings: whoever begins a plugin has none of them.
+    # pytest-asyncio as it comes, without this repository's settings: the author of a plugin has none of them.
     ended = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", folder, folder],
         cwd=folder, capture_output=True, text=True, timeout=100, check=False,

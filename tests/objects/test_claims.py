@@ -1,4 +1,4 @@
-"""Claims, slices, classes and taints of devices, as rooms read them."""
+"""Claims, slices, classes and taints of devices, as components read them."""
 
 import pytest
 

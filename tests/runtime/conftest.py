@@ -115,7 +115,7 @@ class NoHooks:
 
 
 class Node:
-    """A room of sandboxes on doubles; `restarted` is what a new process would see."""
+    """Sandboxes on doubles; `restarted` is what a new process would see."""
 
     def __init__(self, directory, kernel=None, network=None, boot="boot-1"):
         self.directory = directory

@@ -141,7 +141,7 @@ def test_unsupported_fields_are_refused_by_name(make_pod, make_snapshot, spec, w
     ("node", "pod", "retry_on"),
     [
         pytest.param(tainted("NoSchedule"), {}, NODE, id="a taint goes only with its node"),
-        pytest.param({}, {"requests": {"cpu": "5"}}, NODE | GONE, id="room comes with a node or when a pod goes"),
+        pytest.param({}, {"requests": {"cpu": "5"}}, NODE | GONE, id="space comes with a node or when a pod goes"),
         pytest.param(
             {},
             {"volumes": [{"name": "b", "persistentVolumeClaim": {"claimName": "x"}}]},

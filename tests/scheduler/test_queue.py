@@ -22,7 +22,7 @@ async def names(queue, count):
 
 
 async def nobody(queue):
-    """Nobody is ready: whoever waits is told after a pod that comes last."""
+    """Nobody is ready: a waiting task is woken after a pod that comes last."""
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.01):
             await queue.pop()

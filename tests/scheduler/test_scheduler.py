@@ -275,12 +275,12 @@ async def test_no_pod_is_refused_before_all_nodes_are_known(cluster):
 
 
 async def test_two_hundred_pods_fill_three_nodes_to_the_brim_and_no_further(working):
-    room = {"n1": 70, "n2": 70, "n3": 60}
-    for name, pods in room.items():
+    capacity = {"n1": 70, "n2": 70, "n3": 60}
+    for name, pods in capacity.items():
         await working.node(name, cpu=f"{pods}00m")
     await asyncio.gather(*(working.pod(f"p{index}", requests={"cpu": "100m"}) for index in range(200)))
     found = await working.all_placed(200)
-    assert {name: len(pods) for name, pods in found.items()} == room
+    assert {name: len(pods) for name, pods in found.items()} == capacity
     await working.pod("more", requests={"cpu": "100m"})
     await working.refused("more", "0/3 nodes are available: 3 Insufficient cpu. ")
 

@@ -119,8 +119,8 @@ def test_a_soft_constraint_decides_among_feasible_nodes(make_pod, make_snapshot)
 
 
 def test_pods_of_one_owner_spread_over_hosts_by_themselves(make_pod, make_snapshot):
-    room = {"allocatable": {"cpu": "1000", "memory": "1000Gi"}}
-    snapshot = make_snapshot({"a": room, "b": room, "c": room})
+    capacity = {"allocatable": {"cpu": "1000", "memory": "1000Gi"}}
+    snapshot = make_snapshot({"a": capacity, "b": capacity, "c": capacity})
     for index in range(9):
         info = make_pod(f"p{index}", owner="set")
         found = choose(info, snapshot)

@@ -105,7 +105,7 @@ class Asked:
             raise
         finally:
             os.close(folder)
-        with suppress(BrokenPipeError):  # whoever reads finds out
+        with suppress(BrokenPipeError):  # the reader finds out
             self.socket.sendall(request.encode() + b"\n" if request else b"")
 
     def __enter__(self) -> Self:

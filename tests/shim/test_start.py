@@ -181,7 +181,7 @@ def test_a_container_survives_its_killed_shim(boxes, support):
 
 
 def test_output_during_a_start_does_not_block_it(boxes, support):
-    """A pipe holds 64 KiB: whoever writes more while the start is undecided is read after a while."""
+    """A pipe holds 64 KiB: a program that writes more while the start is undecided is read after a while."""
     flood = 'yes warning | head -c 200000 >&2; exec "$@"'
     box = boxes.box("echo", "done", before=("sh", "-c", flood, "loud")).start()
     assert box.exited()["code"] == 0

@@ -15,7 +15,7 @@ def test_the_example_works(tmp_path):
 
 
 def test_every_file_is_listed():
-    room = Path(podwire.store.__file__).parent
-    files = {str(path.relative_to(room)) for path in room.rglob("*.py") if path.name != "__init__.py"}
+    package = Path(podwire.store.__file__).parent
+    files = {str(path.relative_to(package)) for path in package.rglob("*.py") if path.name != "__init__.py"}
     listed = set(re.findall(r"`([a-z_/]+\.py)`", README.split("## Files")[1].split("## Try it")[0]))
     assert listed == {name for name in files if not name.endswith("_pb2.py")}

@@ -45,7 +45,7 @@ ANSWERS = [
     ),
     pytest.param("NodePrepareResources", "OK", {"devices": ["n1/eth1"]}, "OK n1/eth1", id="devices"),
     pytest.param("ADD bridge", "OK", {"stdout": {"ips": [{"address": "10.1.0.2/24"}]}}, "OK 10.1.0.2/24", id="CNI"),
-    pytest.param("ADD bridge", "exit 1", {"stdout": {"msg": "no room"}}, "exit 1 no room", id="CNI that fails"),
+    pytest.param("ADD bridge", "exit 1", {"stdout": {"msg": "no space"}}, "exit 1 no space", id="CNI that fails"),
     pytest.param("GET /x", "404", {}, "404 Not Found", id="a status"),
     pytest.param("StartContainer", "UNKNOWN", {"error": "why"}, "UNKNOWN: why", id="an error"),
     pytest.param("X", "OK", {"response": {"adjust": "odd", "status": []}}, "OK", id="odd"),

@@ -1,4 +1,4 @@
-"""Which joint is tapped with what: the store, programs, and which side of a connection tells."""
+"""Which tap point is tapped with what: the store, programs, and which side of a connection tells."""
 
 import contextlib
 import json
@@ -98,7 +98,7 @@ def test_trace_keeps_the_first_check_and_the_first_after_a_failure(tmp_path):
 CNI, BRIDGE = "CNIPlugin", {"cniVersion": "1.0.0", "name": "net", "type": "bridge", "bridge": "pw-joint0"}
 
 
-def joints(netns: Path, folder: Path, verb: str, ipam: dict[str, Any]) -> list[tuple[str, str, str, str]]:
+def tap_points(netns: Path, folder: Path, verb: str, ipam: dict[str, Any]) -> list[tuple[str, str, str, str]]:
     """What is told while the daemon answers, in a namespace that stands for the host."""
     hops: list[Hop] = []
     config = json.dumps({**BRIDGE, "dataDir": str(folder), "ipam": ipam}).encode()
@@ -117,7 +117,7 @@ def test_a_plugin_asks_its_ipam_and_does_the_rest_itself(tmp_path):
     ipam = {"type": "host-local", "subnet": "10.9.0.0/24", "dataDir": str(tmp_path / "ipam")}
     try:
         with visit(host.path):
-            added, deleted = (joints(pod.path, tmp_path / "state", verb, ipam) for verb in ("ADD", "DEL"))
+            added, deleted = (tap_points(pod.path, tmp_path / "state", verb, ipam) for verb in ("ADD", "DEL"))
     finally:
         namespaces.remove("pod")
         namespaces.remove("host")
@@ -142,7 +142,7 @@ def test_a_failed_ipam_call_is_recorded(tmp_path):
             "rangeStart": "10.9.0.1", "rangeEnd": "10.9.0.1"}  # fmt: skip
     try:
         with visit(host.path):
-            told = joints(pod.path, tmp_path / "state", "ADD", ipam)
+            told = tap_points(pod.path, tmp_path / "state", "ADD", ipam)
     finally:
         namespaces.remove("pod")
         namespaces.remove("host")
@@ -152,7 +152,7 @@ def test_a_failed_ipam_call_is_recorded(tmp_path):
 
 def test_a_plugin_without_an_ipam_or_a_tap_is_not_watched(tmp_path):
     assert cni_tap.tapped_answer(None) is answer
-    assert joints(tmp_path / "nowhere", tmp_path, "ADD", {}) == []
+    assert tap_points(tmp_path / "nowhere", tmp_path, "ADD", {}) == []
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ async def client(served):
 
 @pytest.mark.parametrize("steps", range(6))
 async def test_a_start_that_is_cancelled_leaves_neither_a_socket_nor_a_server(tmp_path, caplog, steps):
-    """gRPC starts in a task of its own: left alone it would serve on, and whoever forgets it waits without end."""
+    """gRPC starts in a task of its own: left alone it would serve on, and a test that forgets it waits without end."""
     place = tmp_path / "s.sock"
     starting = asyncio.create_task(serve(place, methods.ALL, {"Version": version}))
     for _ in range(steps):

@@ -403,9 +403,9 @@ async def test_the_longest_message_passes_and_a_longer_one_is_rejected_by_its_se
         return pb.CreateContainerRequest(container=pb.Container(name="x" * size))
 
     async with joined(runtime(), plugin(CreateContainer=create)) as (one, _):
-        room = wire.MAX_DATA - 200
-        got = await one.call(methods.CREATE_CONTAINER, request(room), within=WAIT)
-        assert len(got.adjust.args[0]) == room
+        size = wire.MAX_DATA - 200
+        got = await one.call(methods.CREATE_CONTAINER, request(size), within=WAIT)
+        assert len(got.adjust.args[0]) == size
         with pytest.raises(ResourceExhausted, match="and a frame holds 4194304"):
             await one.call(methods.CREATE_CONTAINER, request(wire.MAX_DATA), within=WAIT)
         await one.call(methods.CREATE_CONTAINER, request(1), within=WAIT)

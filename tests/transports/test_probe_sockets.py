@@ -17,7 +17,7 @@ SOCKETS = ProbeSockets()
 
 
 class Server:
-    """Says what it was told to say to whoever connects, and keeps what it heard."""
+    """Says what it was told to say to every client, and keeps what it heard."""
 
     def __init__(self) -> None:
         self.heard: list[bytes] = []
@@ -163,7 +163,7 @@ async def test_no_header_smuggles_another(server, header):
     async with server.saying(ok()) as port:
         with contextlib.suppress(OSError):
             await SOCKETS.http(f"http://127.0.0.1:{port}/", [header])
-        await SOCKETS.http(f"http://127.0.0.1:{port}/", [])  # so that the server has met whoever came before, too
+        await SOCKETS.http(f"http://127.0.0.1:{port}/", [])  # so that the server has met the earlier clients, too
     assert not any(b"\r\nY" in each for each in server.heard)
 
 

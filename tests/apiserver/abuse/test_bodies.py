@@ -18,7 +18,7 @@ def stocked(house):
     return house
 
 
-def judge(reply, code, reason, *parts):
+def assert_refused(reply, code, reason, *parts):
     assert (reply.status, reply.body["reason"]) == (code, reason), reply.raw[:600]
     for part in parts:
         assert part in reply.message
@@ -57,7 +57,7 @@ BROKEN = [
 @pytest.mark.parametrize(("body", "part"), BROKEN)
 def test_a_body_that_is_not_a_json_object_is_a_bad_request(stocked, method, body, part):
     path = MAPS if method == "POST" else f"{MAPS}/there"
-    judge(stocked.refused(method, path, body), 400, "BadRequest", part)
+    assert_refused(stocked.refused(method, path, body), 400, "BadRequest", part)
 
 
 WRONG = [
@@ -138,7 +138,7 @@ WRONG = [
 
 @pytest.mark.parametrize(("body", "code", "reason", "part"), WRONG)
 def test_an_invalid_object_is_refused_with_the_reason(stocked, body, code, reason, part):
-    judge(stocked.refused("POST", MAPS, body), code, reason, part)
+    assert_refused(stocked.refused("POST", MAPS, body), code, reason, part)
 
 
 UPDATES = [
@@ -166,11 +166,13 @@ def test_an_invalid_update_is_refused_with_the_reason(stocked, body, code, reaso
     reply = stocked.refused("PUT", f"{MAPS}/there", body)
     assert reply.status in (400, 409, 422)
     if code:
-        judge(reply, code, reason, part)
+        assert_refused(reply, code, reason, part)
 
 
 def test_an_update_of_a_missing_object_is_not_found(stocked):
-    judge(stocked.refused("PUT", f"{MAPS}/absent", {"metadata": {"name": "absent"}}), 404, "NotFound", '"absent"')
+    assert_refused(
+        stocked.refused("PUT", f"{MAPS}/absent", {"metadata": {"name": "absent"}}), 404, "NotFound", '"absent"'
+    )
 
 
 @pytest.mark.parametrize(
@@ -188,7 +190,7 @@ def test_an_update_of_a_missing_object_is_not_found(stocked):
 )
 def test_an_unsupported_media_type_is_refused_with_the_supported_ones(stocked, media):
     reply = stocked.refused("POST", MAPS, {"metadata": {"name": "b"}}, media=media)
-    judge(reply, 415, "UnsupportedMediaType", "application/json", "application/yaml")
+    assert_refused(reply, 415, "UnsupportedMediaType", "application/json", "application/yaml")
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "GZIP", "deflate", "br", "zstd", "gzip, gzip", "nonsense"])
@@ -196,14 +198,14 @@ def test_an_unsupported_media_type_is_refused_with_the_supported_ones(stocked, m
 def test_a_packed_body_is_refused_clearly_and_never_unpacked(stocked, method, path, encoding):
     bomb = gzip.compress(b" " * 10_000_000)
     reply = stocked.refused(method, path, bomb, content_encoding=encoding)
-    judge(reply, 415, "UnsupportedMediaType", "content encoding")
+    assert_refused(reply, 415, "UnsupportedMediaType", "content encoding")
     assert reply.headers["accept-encoding"] == "identity"
 
 
 def test_a_body_of_three_mebibytes_and_one_is_too_large(stocked):
     body = b'{"metadata":{"name":"b"},"x":"' + b"x" * (3 * 1024 * 1024) + b'"}'
     reply = stocked.refused("POST", MAPS, body)
-    judge(reply, 413, "RequestEntityTooLarge", "limit is 3145728")
+    assert_refused(reply, 413, "RequestEntityTooLarge", "limit is 3145728")
 
 
 @pytest.mark.parametrize("how", ["create", "update", "patch"])
@@ -217,13 +219,15 @@ def test_an_object_above_the_stores_limit_is_too_large_however_it_grows(house, h
         reply = house.refused("PUT", f"{classes}/there", {**made, **large})
     else:
         reply = house.refused("PATCH", f"{classes}/there", large, media="application/merge-patch+json")
-    judge(reply, 413, "RequestEntityTooLarge", "limit")
+    assert_refused(reply, 413, "RequestEntityTooLarge", "limit")
 
 
 def test_a_refused_service_takes_no_address_and_no_port(house):
     spec = {"type": "NodePort", "ports": [{"port": 80}, {"port": 0}]}
-    judge(house.refused("POST", f"{CORE}/services", {"metadata": {"name": "s"}, "spec": spec}), 422, "Invalid", "port")
-    judge(
+    assert_refused(
+        house.refused("POST", f"{CORE}/services", {"metadata": {"name": "s"}, "spec": spec}), 422, "Invalid", "port"
+    )
+    assert_refused(
         house.refused("POST", f"{CORE}/services", {"metadata": {"name": "S"}, "spec": {}}), 422, "Invalid", "spec.ports"
     )
 
@@ -246,7 +250,7 @@ def test_a_refused_service_takes_no_address_and_no_port(house):
 )
 def test_addresses_that_cannot_be_had_are_invalid(house, spec):
     body = {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}], **spec}}
-    judge(house.refused("POST", f"{CORE}/services", body), 422, "Invalid")
+    assert_refused(house.refused("POST", f"{CORE}/services", body), 422, "Invalid")
 
 
 @pytest.mark.parametrize(
@@ -254,7 +258,9 @@ def test_addresses_that_cannot_be_had_are_invalid(house, spec):
 )
 def test_an_address_has_one_spelling(house, name):
     body = {"metadata": {"name": name}, "spec": {"parentRef": {"resource": "gateways", "name": "g"}}}
-    judge(house.refused("POST", "/apis/networking.k8s.io/v1/ipaddresses", body), 422, "Invalid", "metadata.name")
+    assert_refused(
+        house.refused("POST", "/apis/networking.k8s.io/v1/ipaddresses", body), 422, "Invalid", "metadata.name"
+    )
 
 
 @pytest.mark.parametrize(
@@ -272,7 +278,7 @@ def test_nothing_is_made_in_a_namespace_that_is_not_there(house, name, code):
 def test_an_answer_lists_only_some_of_a_thousand_errors(stocked):
     labels = {f"bad key {each}": "" for each in range(30_000)}
     reply = stocked.refused("POST", MAPS, {"metadata": {"name": "b", "labels": labels}})
-    judge(reply, 422, "Invalid", "metadata.labels")
+    assert_refused(reply, 422, "Invalid", "metadata.labels")
     assert len(reply.raw) < 200_000
 
 
@@ -280,7 +286,7 @@ def test_the_same_error_is_not_repeated_for_every_owner(stocked):
     """Every further controller among the owners complains with all of them: not with megabytes each."""
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u", "controller": True}
     reply = stocked.refused("POST", MAPS, {"metadata": {"name": "b", "ownerReferences": [owner] * 10_000}})
-    judge(reply, 422, "Invalid", "Only one reference can have Controller set to true")
+    assert_refused(reply, 422, "Invalid", "Only one reference can have Controller set to true")
     assert len(reply.raw) < 200_000
 
 
@@ -303,5 +309,5 @@ def test_warnings_about_unknown_fields_stay_few_short_and_in_their_header(house,
 def test_strict_validation_refuses_unknown_fields_and_stores_nothing(house):
     body = {"metadata": {"name": "b", "x": 1}, **{f"field{each}": 1 for each in range(10_000)}}
     reply = house.refused("POST", MAPS, body, query={"fieldValidation": "Strict"})
-    judge(reply, 400, "BadRequest", 'unknown field "metadata.x"')
+    assert_refused(reply, 400, "BadRequest", 'unknown field "metadata.x"')
     assert len(reply.raw) < 20_000

@@ -127,7 +127,7 @@ def encoded(obj: Any, maker: Maker) -> bytes:
 
 
 def attempt(house: Any, maker: Maker, kind: Kind, obj: dict[str, Any]) -> None:
-    """Send an object, judge the answer; what was stored is looked at from all sides, changed and deleted."""
+    """Send an object, check the answer; what was stored is looked at from all sides, changed and deleted."""
     collection = kind.target(namespace="default").path()
     settled = house.settle if kind.resource == "customresourcedefinitions" else lambda: None  # it writes on its own
     settled()

@@ -34,7 +34,7 @@ def stocked(house):
     return house
 
 
-def judge(reply, code, reason, *parts):
+def assert_refused(reply, code, reason, *parts):
     assert (reply.status, reply.body["reason"]) == (code, reason), reply.raw[:600]
     for part in parts:
         assert part in reply.message
@@ -65,7 +65,7 @@ WRITE_OPTIONS = [
     ],
 )
 def test_wrong_options_of_a_write_are_invalid(stocked, method, path, body, media, query, code, part):
-    judge(stocked.refused(method, path, body, media=media, query=query), code, "Invalid", part)
+    assert_refused(stocked.refused(method, path, body, media=media, query=query), code, "Invalid", part)
 
 
 DRY_RUNS = [
@@ -143,7 +143,7 @@ REASONS = {
 
 @pytest.mark.parametrize(("media", "body", "code", "part"), PATCHES, ids=lambda each: str(each)[:60])
 def test_an_invalid_patch_is_refused_with_the_reason(stocked, media, body, code, part):
-    judge(stocked.refused("PATCH", f"{MAPS}/there", body, media=media), code, REASONS[code], part)
+    assert_refused(stocked.refused("PATCH", f"{MAPS}/there", body, media=media), code, REASONS[code], part)
 
 
 DELETIONS = [
@@ -170,7 +170,7 @@ DELETIONS = [
 @pytest.mark.parametrize(("query", "body", "code", "part"), DELETIONS, ids=lambda each: str(each)[:50])
 @pytest.mark.parametrize("path", [f"{MAPS}/there", f"{PODS}/bound"])
 def test_an_invalid_deletion_is_refused_with_the_reason(stocked, path, query, body, code, part):
-    judge(stocked.refused("DELETE", path, body, query=query), code, REASONS[code], part)
+    assert_refused(stocked.refused("DELETE", path, body, query=query), code, REASONS[code], part)
 
 
 @pytest.mark.parametrize("seconds", [2**63 - 1, 253402300799, -(2**63), -1])
@@ -261,7 +261,9 @@ TOKENS = [
 
 @pytest.mark.parametrize("token", TOKENS)
 def test_a_forged_continue_token_is_a_bad_request(stocked, token):
-    judge(stocked.refused("GET", MAPS, query={"limit": "1", "continue": token}), 400, "BadRequest", "continue key")
+    assert_refused(
+        stocked.refused("GET", MAPS, query={"limit": "1", "continue": token}), 400, "BadRequest", "continue key"
+    )
 
 
 def test_a_continue_token_of_another_place_shows_nothing_of_that_place(stocked):
@@ -293,7 +295,7 @@ BINDINGS = [
 
 @pytest.mark.parametrize(("body", "code", "part"), BINDINGS, ids=lambda each: str(each)[:50])
 def test_a_wrong_binding_is_refused(stocked, body, code, part):
-    judge(stocked.refused("POST", f"{POD}/binding", body), code, REASONS[code], part)
+    assert_refused(stocked.refused("POST", f"{POD}/binding", body), code, REASONS[code], part)
 
 
 EVICTIONS = [
@@ -321,14 +323,14 @@ def test_a_wrong_eviction_is_refused_and_costs_no_budget(stocked, body, code, pa
     assert stocked.ask("PUT", f"{budgets}/budget/status", {**made, "status": status}).status == 200
     labels = {"metadata": {"labels": {"a": "b"}}, "status": {"phase": "Running"}}
     assert stocked.ask("PATCH", f"{POD}/status", labels, media=MERGE_PATCH).status == 200
-    judge(stocked.refused("POST", f"{POD}/eviction", body), code, REASONS[code], part)
+    assert_refused(stocked.refused("POST", f"{POD}/eviction", body), code, REASONS[code], part)
 
 
 def test_a_budget_with_a_selector_that_cannot_be_read_is_not_stored(stocked):
     wrong = {"matchExpressions": [{"key": "a", "operator": "Resembles"}]}
     body = {"metadata": {"name": "b"}, "spec": {"selector": wrong}}
     reply = stocked.refused("POST", "/apis/policy/v1/namespaces/default/poddisruptionbudgets", body)
-    judge(reply, 422, "Invalid", "spec.selector.matchExpressions[0].operator")
+    assert_refused(reply, 422, "Invalid", "spec.selector.matchExpressions[0].operator")
 
 
 SUBRESOURCES = [
@@ -423,4 +425,4 @@ def test_an_unsupported_response_form_is_not_acceptable(stocked, accept, code):
 
 @pytest.mark.parametrize("method", ["HEAD", "OPTIONS", "TRACE", "CONNECT", "get", "Get", "", "X" * 1000])
 def test_other_methods_are_not_allowed(stocked, method):
-    judge(stocked.refused(method, MAPS), 405, "MethodNotAllowed")
+    assert_refused(stocked.refused(method, MAPS), 405, "MethodNotAllowed")

@@ -19,7 +19,7 @@ def service(name="web", port=80, **spec):
 
 @pytest.fixture
 async def tiny(serve):
-    """A server with room for six services, of which its own is one."""
+    """A server with space for six services, of which its own is one."""
     return await serve(service_networks=(ipaddress.ip_network("10.0.0.0/29"),))
 
 

@@ -61,10 +61,10 @@ async def test_of_racing_schedulers_one_wins(racing, pod):
 async def test_annotations_and_labels_of_the_binding_become_the_pods(api, pod):
     await api.made(PODS, pod(labels={"app": "x"}))
 
-    await api.post(BINDING, to("n1", annotations={"example.com/why": "room"}, labels={"zone": "a"}))
+    await api.post(BINDING, to("n1", annotations={"example.com/why": "space"}, labels={"zone": "a"}))
 
     metadata = (await api.get(f"{PODS}/web")).body["metadata"]
-    assert metadata["annotations"] == {"example.com/why": "room"}
+    assert metadata["annotations"] == {"example.com/why": "space"}
     assert metadata["labels"] == {"app": "x", "zone": "a"}
 
 

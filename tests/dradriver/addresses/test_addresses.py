@@ -372,20 +372,20 @@ class Whatever(RuleBasedStateMachine):
 
 def dying(where):
     """A failpoint in this process that ends the call instead of the process."""
-    import podwire.dradriver.addresses.address_store as room
+    import podwire.dradriver.addresses.address_store as module
 
     def hit(name):
         if name == where:
             raise _Died
 
-    room.failpoint = hit
+    module.failpoint = hit
 
 
 @pytest.fixture(autouse=True)
 def _failpoints(monkeypatch):
-    import podwire.dradriver.addresses.address_store as room
+    import podwire.dradriver.addresses.address_store as module
 
-    monkeypatch.setattr(room, "failpoint", room.failpoint)
+    monkeypatch.setattr(module, "failpoint", module.failpoint)
 
 
 @pytest.mark.usefixtures("_failpoints")

@@ -118,41 +118,41 @@ DOWN, GONE = Condition("down", "has no carrier"), Condition("gone", "was deleted
 
 
 def test_a_condition_counts_when_it_has_lasted():
-    judge = HealthTracker(3.0)
-    assert judge.update({"a": None}, 0.0, 1000.0) == {"a": Health(True, "", 1000.0)}
-    assert judge.waits(0.0) is None
-    assert judge.update({"a": DOWN}, 10.0, 1010.0)["a"].healthy
-    assert judge.waits(11.0) == 2.0
-    assert judge.update({"a": DOWN}, 13.0, 1013.0) == {"a": Health(False, "has no carrier", 1013.0, "down")}
-    assert judge.waits(13.0) is None
-    assert judge.update({"a": DOWN}, 14.0, 1014.0)["a"].since == 1013.0
-    assert judge.update({"a": None}, 15.0, 1015.0) == {"a": Health(True, "", 1015.0)}
+    tracker = HealthTracker(3.0)
+    assert tracker.update({"a": None}, 0.0, 1000.0) == {"a": Health(True, "", 1000.0)}
+    assert tracker.waits(0.0) is None
+    assert tracker.update({"a": DOWN}, 10.0, 1010.0)["a"].healthy
+    assert tracker.waits(11.0) == 2.0
+    assert tracker.update({"a": DOWN}, 13.0, 1013.0) == {"a": Health(False, "has no carrier", 1013.0, "down")}
+    assert tracker.waits(13.0) is None
+    assert tracker.update({"a": DOWN}, 14.0, 1014.0)["a"].since == 1013.0
+    assert tracker.update({"a": None}, 15.0, 1015.0) == {"a": Health(True, "", 1015.0)}
 
 
 def test_condition_that_ends_in_time_is_not_reported():
-    judge = HealthTracker(3.0)
+    tracker = HealthTracker(3.0)
     for now in (0.0, 2.0, 4.0, 6.0):
-        assert judge.update({"a": DOWN}, now, now)["a"].healthy
-        assert judge.update({"a": None}, now + 1, now + 1)["a"].healthy
-        assert judge.waits(now + 1) is None
+        assert tracker.update({"a": DOWN}, now, now)["a"].healthy
+        assert tracker.update({"a": None}, now + 1, now + 1)["a"].healthy
+        assert tracker.waits(now + 1) is None
 
 
 def test_certain_condition_counts_at_once():
-    judge = HealthTracker(3.0)
-    assert judge.update({"a": DOWN}, 0.0, 0.0)["a"].healthy
-    assert judge.update({"a": GONE}, 1.0, 1.0) == {"a": Health(False, "was deleted", 1.0, "gone")}
+    tracker = HealthTracker(3.0)
+    assert tracker.update({"a": DOWN}, 0.0, 0.0)["a"].healthy
+    assert tracker.update({"a": GONE}, 1.0, 1.0) == {"a": Health(False, "was deleted", 1.0, "gone")}
 
 
 def test_another_condition_has_to_last_too():
-    judge = HealthTracker(3.0)
-    judge.update({"a": GONE}, 0.0, 0.0)
-    assert judge.update({"a": DOWN}, 1.0, 1.0)["a"].taint == "gone"
-    assert judge.waits(1.0) == 3.0
-    assert judge.update({"a": DOWN}, 4.0, 4.0)["a"].taint == "down"
+    tracker = HealthTracker(3.0)
+    tracker.update({"a": GONE}, 0.0, 0.0)
+    assert tracker.update({"a": DOWN}, 1.0, 1.0)["a"].taint == "gone"
+    assert tracker.waits(1.0) == 3.0
+    assert tracker.update({"a": DOWN}, 4.0, 4.0)["a"].taint == "down"
 
 
 def test_health_of_removed_devices_is_forgotten():
-    judge = HealthTracker(3.0)
-    judge.update({"a": DOWN}, 0.0, 0.0)
-    assert judge.update({}, 1.0, 1.0) == {}
-    assert judge.waits(1.0) is None
+    tracker = HealthTracker(3.0)
+    tracker.update({"a": DOWN}, 0.0, 0.0)
+    assert tracker.update({}, 1.0, 1.0) == {}
+    assert tracker.waits(1.0) is None

@@ -261,7 +261,7 @@ async def test_after_a_boot_a_new_sandbox_has_its_claims_prepared_again(
 async def test_a_pod_keeps_its_claim_through_a_restart_while_another_waits_for_it(
     world, dra_driver, claims, monkeypatch, rebooted
 ):
-    """The driver refuses whoever asks, once it has prepared the claim and there are two; who has it must not ask."""
+    """The driver refuses every caller, once it has prepared the claim and there are two; who has it must not ask."""
     driver = await asyncio.to_thread(dra_driver().start)
     good, users, outlived = driver.prepare, ["one"], []
 

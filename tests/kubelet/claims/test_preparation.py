@@ -518,7 +518,7 @@ async def test_a_pod_that_others_end_gives_its_claims_back(world, dra_driver, cl
     await claims.make()
     await claims.pod()
     await world.running()
-    patch = {"status": {"phase": "Failed", "reason": "Evicted", "message": "no room"}}
+    patch = {"status": {"phase": "Failed", "reason": "Evicted", "message": "no space"}}
     await world.api.patch(PODS, "p", patch, "default", subresource="status")
     await asyncio.to_thread(eventually, lambda: driver.unprepared == ["mine"])
     assert "StopPodSandbox" in world.runtime.calls

@@ -63,7 +63,7 @@ class Recorder:
         self.told.append((pod.name, reason))
 
 
-class Room:
+class CheckedNode:
     def __init__(self):
         self.runtime, self.recorder = Runtime(), Recorder()
         self.pods = {each: pods.read({"metadata": {"name": each, "uid": each}, "spec": {}}) for each in "ab"}
@@ -78,8 +78,8 @@ class Room:
 
 
 @pytest.fixture
-async def room():
-    made = Room()
+async def node():
+    made = CheckedNode()
     running = asyncio.create_task(made.checks.run())
     yield made
     running.cancel()
@@ -87,49 +87,49 @@ async def room():
         await running
 
 
-async def test_a_network_failure_and_its_end_are_recorded_once(room):
+async def test_a_network_failure_and_its_end_are_recorded_once(node):
     for at, found in enumerate([OK, NO, NO, OK, OK, None], 1):
-        room.runtime.info["s"] = found
-        room.checks.check("a", "s")
-        await room.asked(at)
-    assert room.recorder.told == [("a", FAILED), ("a", RECOVERED)]
+        node.runtime.info["s"] = found
+        node.checks.check("a", "s")
+        await node.asked(at)
+    assert node.recorder.told == [("a", FAILED), ("a", RECOVERED)]
 
 
-async def test_a_new_sandbox_starts_with_no_findings(room):
-    room.runtime.info = {"s1": NO, "s2": OK}
+async def test_a_new_sandbox_starts_with_no_findings(node):
+    node.runtime.info = {"s1": NO, "s2": OK}
     for at, each in enumerate(("s1", "s2"), 1):
-        room.checks.check("a", each)
-        await room.asked(at)
-    room.runtime.info["s2"] = NO
-    room.checks.check("a", "s2")
-    await room.asked(3)
-    assert room.recorder.told == [("a", FAILED), ("a", FAILED)]
+        node.checks.check("a", each)
+        await node.asked(at)
+    node.runtime.info["s2"] = NO
+    node.checks.check("a", "s2")
+    await node.asked(3)
+    assert node.recorder.told == [("a", FAILED), ("a", FAILED)]
 
 
-async def test_removed_and_foreign_sandboxes_are_skipped(room):
-    room.runtime.info = {"s": NO, "t": NO}
+async def test_removed_and_foreign_sandboxes_are_skipped(node):
+    node.runtime.info = {"s": NO, "t": NO}
     for uid, sandbox in (("a", "gone"), ("nobody", "t"), ("b", "s")):
-        room.checks.check(uid, sandbox)
-    await room.asked(3)
-    assert room.recorder.told == [("b", FAILED)]
+        node.checks.check(uid, sandbox)
+    await node.asked(3)
+    assert node.recorder.told == [("b", FAILED)]
 
 
 async def test_when_the_runtime_comes_pods_with_a_network_of_their_own_are_looked_at():
-    room = Room()
-    room.checks.pods_synced.clear()
-    room.runtime.info = {"s": NO}
+    node = CheckedNode()
+    node.checks.pods_synced.clear()
+    node.runtime.info = {"s": NO}
     seen = {
         "a": ObservedPod(sandboxes=(Sandbox(id="s", ready=True), Sandbox(id="old", ready=False))),
         "b": ObservedPod(sandboxes=(Sandbox(id="host", ready=True, host_network=True),)),
         "c": ObservedPod(sandboxes=(Sandbox(id="stopped", ready=False),)),
         "d": ObservedPod(),
     }
-    room.checks.check_all(seen)
-    running = asyncio.create_task(room.checks.run())
+    node.checks.check_all(seen)
+    running = asyncio.create_task(node.checks.run())
     await asyncio.sleep(0.05)
-    assert room.runtime.asked == [], "the pods are not known yet"
-    room.checks.pods_synced.set()
-    await room.asked(1)
+    assert node.runtime.asked == [], "the pods are not known yet"
+    node.checks.pods_synced.set()
+    await node.asked(1)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
-    assert (room.runtime.asked, room.recorder.told) == (["s"], [("a", FAILED)])
+    assert (node.runtime.asked, node.recorder.told) == (["s"], [("a", FAILED)])

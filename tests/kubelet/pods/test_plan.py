@@ -72,8 +72,8 @@ def seen(*containers, boxes=None):
     return newest_first(boxes or [box()], containers)
 
 
-def told(actions):
-    """Deeds in short words."""
+def summary(actions):
+    """Actions in short words."""
     words = []
     for each in actions:
         match each:
@@ -101,7 +101,7 @@ def planned(pod_, observed, **facts):
 
 
 def next_of(pod_, observed, **facts):
-    return told(planned(pod_, observed, **facts).actions)
+    return summary(planned(pod_, observed, **facts).actions)
 
 
 def test_the_first_action_is_a_sandbox():
@@ -117,7 +117,7 @@ def test_nothing_is_done_while_all_run():
 
 
 @pytest.mark.parametrize(
-    ("policy", "code", "deeds", "phase"),
+    ("policy", "code", "expected", "phase"),
     [
         pytest.param("Always", 0, ["start a1"], None, id="Always, done"),
         pytest.param("Always", 1, ["start a1"], None, id="Always, failed"),
@@ -127,14 +127,14 @@ def test_nothing_is_done_while_all_run():
         pytest.param("Never", 1, ["stop s0"], "Failed", id="Never, failed"),
     ],
 )
-def test_an_app_that_ended(policy, code, deeds, phase):
+def test_an_app_that_ended(policy, code, expected, phase):
     given_, observed = pod(policy=policy), seen(end("a", code))
-    assert next_of(given_, observed) == deeds
+    assert next_of(given_, observed) == expected
     assert outcome(given_, observed) == phase
 
 
 @pytest.mark.parametrize(
-    ("policy", "codes", "deeds", "phase"),
+    ("policy", "codes", "expected", "phase"),
     [
         pytest.param("OnFailure", (0, None), [], None, id="one is done, the other runs"),
         pytest.param("OnFailure", (0, 2), ["start b1"], None, id="one is done, the other failed"),
@@ -144,10 +144,10 @@ def test_an_app_that_ended(policy, code, deeds, phase):
         pytest.param("Always", (0, 1), ["start a1", "start b1"], None, id="both ended, and start again"),
     ],
 )
-def test_two_apps(policy, codes, deeds, phase):
+def test_two_apps(policy, codes, expected, phase):
     containers = [run(name) if code is None else end(name, code) for name, code in zip("ab", codes, strict=True)]
     given_, observed = pod("a", "b", policy=policy), seen(*containers)
-    assert next_of(given_, observed) == deeds
+    assert next_of(given_, observed) == expected
     assert outcome(given_, observed) == phase
 
 
@@ -180,7 +180,7 @@ def test_a_container_may_have_a_restart_policy_of_its_own(policy, own, code, aga
 
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize(
-    ("containers", "deeds"),
+    ("containers", "expected"),
     [
         pytest.param([], ["start i0"], id="the first init container alone"),
         pytest.param([run("i")], [], id="the second waits while the first runs"),
@@ -191,26 +191,26 @@ def test_a_container_may_have_a_restart_policy_of_its_own(policy, own, code, aga
         pytest.param([run("a"), run("b")], [], id="init containers were removed long ago"),
     ],
 )
-def test_init_containers_run_one_after_the_other(policy, containers, deeds):
-    assert next_of(pod("a", "b", init=("i", "j"), policy=policy), seen(*containers)) == deeds
+def test_init_containers_run_one_after_the_other(policy, containers, expected):
+    assert next_of(pod("a", "b", init=("i", "j"), policy=policy), seen(*containers)) == expected
 
 
 @pytest.mark.parametrize(
-    ("policy", "deeds", "phase"),
+    ("policy", "expected", "phase"),
     [
         pytest.param("Always", ["start i1"], None, id="Always"),
         pytest.param("OnFailure", ["start i1"], None, id="OnFailure"),
         pytest.param("Never", ["stop s0"], "Failed", id="Never"),
     ],
 )
-def test_an_init_container_that_failed(policy, deeds, phase):
+def test_an_init_container_that_failed(policy, expected, phase):
     given_, observed = pod(init=("i", "j"), policy=policy), seen(end("i", 1))
-    assert next_of(given_, observed) == deeds
+    assert next_of(given_, observed) == expected
     assert outcome(given_, observed) == phase
 
 
 @pytest.mark.parametrize(
-    ("containers", "started", "deeds"),
+    ("containers", "started", "expected"),
     [
         pytest.param([], "", ["start s0"], id="a sidecar stands in line"),
         pytest.param([run("s")], "", [], id="until its startup probe succeeds others wait"),
@@ -221,13 +221,13 @@ def test_an_init_container_that_failed(policy, deeds, phase):
         pytest.param([end("s", 0), end("i"), end("a", 1)], "", ["start s1", "start a1"], id="both start again"),
     ],
 )
-def test_sidecars_start_in_order_and_stay(containers, started, deeds):
+def test_sidecars_start_in_order_and_stay(containers, started, expected):
     facts = {"started": frozenset(started.split())}
-    assert next_of(pod("a", init=("s", "i")), seen(*containers), **facts) == deeds
+    assert next_of(pod("a", init=("s", "i")), seen(*containers), **facts) == expected
 
 
 @pytest.mark.parametrize(
-    ("policy", "containers", "deeds", "phase"),
+    ("policy", "containers", "expected", "phase"),
     [
         pytest.param("Never", [run("s"), end("a")], ["end s0", "stop s0"], "Succeeded", id="done"),
         pytest.param("Never", [run("s"), end("a", 1)], ["end s0", "stop s0"], "Failed", id="failed"),
@@ -236,14 +236,14 @@ def test_sidecars_start_in_order_and_stay(containers, started, deeds):
         pytest.param("Never", [end("s", 1), run("a")], ["start s1"], None, id="Never does not mean sidecars"),
     ],
 )
-def test_sidecars_end_with_the_last_app(policy, containers, deeds, phase):
+def test_sidecars_end_with_the_last_app(policy, containers, expected, phase):
     given_, observed = pod("a", init=("s",), policy=policy), seen(*containers)
-    assert next_of(given_, observed) == deeds
+    assert next_of(given_, observed) == expected
     assert outcome(given_, observed) == phase
 
 
 @pytest.mark.parametrize(
-    ("pod_", "containers", "boxes", "deeds"),
+    ("pod_", "containers", "boxes", "expected"),
     [
         pytest.param(pod(), [], [box(0, False)], ["stop s0", "sandbox 1"], id="before anything ran"),
         pytest.param(pod(), [end("a", 137)], [box(0, False)], ["stop s0", "sandbox 1"], id="with all in it"),
@@ -281,8 +281,8 @@ def test_sidecars_end_with_the_last_app(policy, containers, deeds, phase):
         ),
     ],
 )
-def test_a_lost_sandbox(pod_, containers, boxes, deeds):
-    assert next_of(pod_, seen(*containers, boxes=boxes)) == deeds
+def test_a_lost_sandbox(pod_, containers, boxes, expected):
+    assert next_of(pod_, seen(*containers, boxes=boxes)) == expected
 
 
 def test_a_container_that_never_started_is_created_again():
@@ -291,25 +291,25 @@ def test_a_container_that_never_started_is_created_again():
 
 def test_a_container_that_could_not_be_started_waits_as_others_do():
     waits = planned(pod(), seen(made("a")), now=5.0, held={"a": 9.0})
-    assert (told(waits.actions), waits.wake_at) == ([], 9.0)
+    assert (summary(waits.actions), waits.wake_at) == ([], 9.0)
     assert next_of(pod(), seen(made("a")), now=9.0, held={"a": 9.0}) == ["remove a0", "start a0"]
 
 
 @pytest.mark.parametrize(
-    ("now", "deeds", "wake_at"),
+    ("now", "expected", "wake_at"),
     [
         pytest.param(5.0, ["start b0"], 10.0, id="too early for one"),
         pytest.param(10.0, ["start a1", "start b0"], None, id="time for both"),
     ],
 )
-def test_a_held_start_does_not_hold_other_containers(now, deeds, wake_at):
+def test_a_held_start_does_not_hold_other_containers(now, expected, wake_at):
     found = planned(pod("a", "b"), seen(end("a", 1)), now=now, held={"a": 10.0})
-    assert (told(found.actions), found.wake_at) == (deeds, wake_at)
+    assert (summary(found.actions), found.wake_at) == (expected, wake_at)
 
 
 def test_without_volumes_nothing_starts():
     found = planned(pod("a", "b"), seen(run("b")), now=5.0, volumes_held=7.0)
-    assert (told(found.actions), found.wake_at) == ([], 7.0)
+    assert (summary(found.actions), found.wake_at) == ([], 7.0)
     assert next_of(pod("a", "b"), seen(run("b")), now=7.0, volumes_held=7.0) == ["start a0"]
 
 
@@ -320,16 +320,16 @@ def test_the_earliest_of_several_times_wakes():
 
 
 @pytest.mark.parametrize(
-    ("now", "deadline", "deeds", "wake_at"),
+    ("now", "deadline", "expected", "wake_at"),
     [
         pytest.param(1.0, None, [], 3.0, id="not yet"),
         pytest.param(1.0, 2.0, [], 2.0, id="not yet, and the deadline is earlier"),
         pytest.param(3.0, None, ["sandbox 0"], None, id="now"),
     ],
 )
-def test_a_sandbox_that_failed_is_tried_after_a_pause(now, deadline, deeds, wake_at):
+def test_a_sandbox_that_failed_is_tried_after_a_pause(now, deadline, expected, wake_at):
     found = planned(pod(), NOTHING, now=now, sandbox_held=3.0, deadline=deadline)
-    assert (told(found.actions), found.wake_at) == (deeds, wake_at)
+    assert (summary(found.actions), found.wake_at) == (expected, wake_at)
 
 
 @pytest.mark.parametrize(
@@ -352,7 +352,7 @@ def test_an_unhealthy_container_is_killed_with_the_reason(policy, why):
 def test_a_changed_image_replaces_the_container_under_any_policy(policy):
     observed = seen(run("a", hash="old"), run("b", hash="same"))
     found = planned(pod("a", "b", policy=policy), observed, hashes={"a": "new", "b": "same"})
-    assert told(found.actions) == ["kill a0", "start a1"]
+    assert summary(found.actions) == ["kill a0", "start a1"]
     assert found.actions[0].message == "Container a definition changed, will be restarted"
 
 
@@ -365,16 +365,16 @@ def test_a_container_without_a_hash_is_not_replaced(container):
 
 
 @pytest.mark.parametrize(
-    ("observed", "deeds"),
+    ("observed", "expected"),
     [
         pytest.param(NOTHING, [], id="nothing was made"),
         pytest.param(seen(run("a"), run("b")), ["end a0 b0", "stop s0"], id="all runs"),
         pytest.param(seen(end("a"), boxes=[box(0, False)]), [], id="all ended by itself"),
     ],
 )
-def test_after_its_deadline_a_pod_ends(observed, deeds):
+def test_after_its_deadline_a_pod_ends(observed, expected):
     found = planned(pod("a", "b"), observed, now=10.0, deadline=10.0)
-    assert (told(found.actions), found.wake_at) == (deeds, None)
+    assert (summary(found.actions), found.wake_at) == (expected, None)
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
@@ -386,7 +386,7 @@ def test_a_pod_that_the_api_calls_finished_ends(phase):
 
 
 @pytest.mark.parametrize(
-    ("containers", "boxes", "deeds"),
+    ("containers", "boxes", "expected"),
     [
         pytest.param([run("a", 1), end("a")], [box()], [], id="the one before stays for its log"),
         pytest.param([run("a", 3), end("a", attempt=2), end("a", attempt=1), end("a")], [box()],
@@ -397,32 +397,32 @@ def test_a_pod_that_the_api_calls_finished_ends(phase):
                      ["remove a0", "drop s0"], id="an old sandbox goes with its last container"),
     ],
 )  # fmt: skip
-def test_an_old_instance_is_removed(containers, boxes, deeds):
-    assert next_of(pod(), seen(*containers, boxes=boxes)) == deeds
+def test_an_old_instance_is_removed(containers, boxes, expected):
+    assert next_of(pod(), seen(*containers, boxes=boxes)) == expected
 
 
 @pytest.mark.parametrize(
-    ("containers", "deeds"),
+    ("containers", "expected"),
     [
         pytest.param([run("a")], ["start e0"], id="beside running apps"),
         pytest.param([run("a"), run("e")], [], id="it runs"),
         pytest.param([run("a"), end("e", 1)], [], id="it ended, and never starts again"),
     ],
 )
-def test_ephemeral_containers_run_once(containers, deeds):
-    assert next_of(pod(ephemeral=("e",)), seen(*containers)) == deeds
+def test_ephemeral_containers_run_once(containers, expected):
+    assert next_of(pod(ephemeral=("e",)), seen(*containers)) == expected
 
 
 @pytest.mark.parametrize(
-    ("status", "deeds"),
+    ("status", "expected"),
     [
         pytest.param({"name": "a", "restartCount": 3, "containerID": "x://1"}, ["start a4"], id="it ran"),
         pytest.param({"name": "a", "restartCount": 0}, ["start a0"], id="it never did"),
         pytest.param({"name": "b", "restartCount": 7, "containerID": "x://1"}, ["start a0"], id="another one did"),
     ],
 )
-def test_a_runtime_that_forgot_everything_does_not_reset_the_count(status, deeds):
-    assert next_of(pod(status={"containerStatuses": [status]}), seen()) == deeds
+def test_a_runtime_that_forgot_everything_does_not_reset_the_count(status, expected):
+    assert next_of(pod(status={"containerStatuses": [status]}), seen()) == expected
 
 
 ENDED = st.tuples(st.integers(0, 2), st.sampled_from([pb.CONTAINER_RUNNING, pb.CONTAINER_EXITED, pb.CONTAINER_CREATED]))
@@ -443,16 +443,16 @@ def test_a_plan_leads_somewhere(policy, states, ready):
     }
     for _ in range(40):
         observed = newest_first(boxes.values(), containers.values())
-        deeds = planned(given_, observed).actions
-        if not deeds:
+        actions = planned(given_, observed).actions
+        if not actions:
             waiting = [each.id for each in observed.running if each.name == "i"]
             if not waiting:
                 break
             containers[waiting[0]] = end("i", 0, observed.latest("i").attempt, observed.latest("i").sandbox)
-        for each in deeds:
+        for each in actions:
             _carry_out(each, boxes, containers)
     else:
-        raise AssertionError(f"no rest: {told(deeds)}")
+        raise AssertionError(f"no rest: {summary(actions)}")
     names = {each.name for each in observed.running}
     assert names == set() if outcome(given_, observed) else names and names <= {"s", "a", "b"}
     for app in given_.spec.containers:
@@ -460,8 +460,8 @@ def test_a_plan_leads_somewhere(policy, states, ready):
         assert outcome(given_, observed) or latest.running or not restarts(given_, app, latest)
 
 
-def _carry_out(deed, boxes, containers):
-    match deed:
+def _carry_out(action, boxes, containers):
+    match action:
         case RunSandbox(attempt):
             boxes[f"s{attempt}"] = box(attempt)
         case StopSandbox(id_):

@@ -334,7 +334,7 @@ def test_all_errors_of_a_line_that_is_cut_are_client_errors():
 
 
 async def test_nothing_is_begun_while_it_ends(world):
-    """Whoever ends beside it may still have something to say, which nobody can send any more."""
+    """A component that ends beside it may still have something to say, which nobody can send any more."""
     pod, other = await world.make(), await world.make("other")
     reports_ = StatusManager(world.api, StatusLimits())
     for each in (pod, other):

@@ -178,14 +178,14 @@ async def test_a_pod_that_ends_gives_its_network_back_and_keeps_its_containers(w
 async def test_a_pod_failed_by_another_client_keeps_its_reason(world):
     await world.make()
     await world.running()
-    patch = {"status": {"phase": "Failed", "reason": "Evicted", "message": "no room"}}
+    patch = {"status": {"phase": "Failed", "reason": "Evicted", "message": "no space"}}
     await world.api.patch(PODS, "p", patch, "default", subresource="status")
     await world.runtime.until("StopPodSandbox")
     ended = await world.until(
         lambda each: each and "terminated" in each["status"].get("containerStatuses", [{}])[0].get("state", {})
     )
     status = ended["status"]
-    assert (status["phase"], status["reason"], status["message"]) == ("Failed", "Evicted", "no room")
+    assert (status["phase"], status["reason"], status["message"]) == ("Failed", "Evicted", "no space")
 
 
 async def test_an_unreadable_pod_does_not_affect_others(world, caplog):

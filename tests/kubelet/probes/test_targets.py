@@ -87,9 +87,7 @@ HERE = "http://10.1.2.3:8080/a"
         pytest.param("gopher://10.1.2.3/", None, id="nor in other tongues"),
         pytest.param("http://[::1/", None, id="nor to what is no URL"),
         pytest.param("http://10.1.2.3:99999/", None, id="nor to a port that is none"),
-        pytest.param(
-            "http://169.254.169.254\\@10.1.2.3/x", "http://10.1.2.3:80/x", id="whoever reads it reads our host"
-        ),
+        pytest.param("http://169.254.169.254\\@10.1.2.3/x", "http://10.1.2.3:80/x", id="every reader reads our host"),
         pytest.param("", None, id="nowhere"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Pods whose volumes are made at the same moment: the memory for secrets is mounted once, whoever comes first."""
+"""Pods whose volumes are made at the same moment: the memory for secrets is mounted once, by the first of them."""
 
 import threading
 import time

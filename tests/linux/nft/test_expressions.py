@@ -13,7 +13,7 @@ from podwire.linux.nft.tables import ADDRESS4, INPUT, NUMBER, PORT, PROTOCOL, TW
 from podwire.linux.nft.values import Change, Counter, Element
 from podwire.linux.proc.namespaces import visit
 
-TABLE = "judge"
+TABLE = "verdicts"
 R, ASIDE = 0, 12
 SETS = [
     Set("who", (ADDRESS4,), TWO_NUMBERS),
@@ -52,7 +52,7 @@ def table(last="drop") -> Table:
     place = [do.network(12, 4, R), do.meta("l4proto", R + 1), do.transport(2, 2, R + 2)]
     count = [do.network(16, 4, R), do.value(number(7), R + 1), do.found("counts", R)]
     state = do.conntrack("state"), do.masked(number(do.ESTABLISHED)), do.differs(bytes(4))
-    judge = [
+    verdicts = [
         [*known, do.found("may", R), do.verdict("accept")],
         [*place, do.found("places", R), do.verdict("goto fine")],
         count,
@@ -60,9 +60,9 @@ def table(last="drop") -> Table:
     ]
     entry = [
         [*state, do.verdict("accept")],
-        [*do.family(4), *mine, do.verdict("jump judge")],
+        [*do.family(4), *mine, do.verdict("jump verdicts")],
     ]
-    chains = [chain("judge", judge), chain("fine", []), chain("entry", entry, hook=INPUT, priority=5)]
+    chains = [chain("verdicts", verdicts), chain("fine", []), chain("entry", entry, hook=INPUT, priority=5)]
     return Table(TABLE, chains, SETS)
 
 
@@ -160,7 +160,7 @@ def test_sets_of_another_shape_are_refused_or_replaced(kernel, opened):
     tables.put(table())
     elements.add("who", Element(ip(2), number(1) + number(2)))
     other = Table(TABLE, sets=[Set("who", (ADDRESS4,)), *SETS[1:]])
-    with pytest.raises(errors.Refused, match="put nft table judge"):
+    with pytest.raises(errors.Refused, match="put nft table verdicts"):
         tables.put(other)
     assert len(elements.list("who")) == 1, "nothing has happened"
     tables.put(other, instead=True)

@@ -1,4 +1,4 @@
-"""A runtime's chair by hand, for one plugin."""
+"""The runtime's side by hand, for one plugin."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ from podwire.transports.mux_connection import MuxConnection, Services
 SOON = 30.0
 
 
-class Chair:
+class RuntimeSide:
     """A runtime that takes one plugin after another, and can be told to call it."""
 
     def __init__(self, path: Path) -> None:
@@ -73,8 +73,8 @@ class Chair:
 
 
 @pytest.fixture
-async def chair(tmp_path) -> AsyncIterator[Chair]:
-    made = Chair(tmp_path / "nri.sock")
+async def runtime_side(tmp_path) -> AsyncIterator[RuntimeSide]:
+    made = RuntimeSide(tmp_path / "nri.sock")
     server = await asyncio.get_running_loop().create_unix_server(made.accept, str(made.path))
     try:
         yield made

@@ -28,31 +28,31 @@ def creating(name="app"):
     return pb.CreateContainerRequest(pod=pod(), container=pb.Container(id=f"id-{name}", name=name))
 
 
-async def test_registers_with_any_name_index_and_mask(chair):
+async def test_registers_with_any_name_index_and_mask(runtime_side):
     script = 'name: "no such name!"\nindex: "1"\nversion: v0.1.0\nsubscribe: 65536'
-    async with chair.plugin(script, registers=False):
-        registered = await chair.register()
+    async with runtime_side.plugin(script, registers=False):
+        registered = await runtime_side.register()
         assert (registered.plugin_name, registered.plugin_idx, registered.NRI_version) == (
             "no such name!",
             "1",
             "v0.1.0",
         )
-        assert (await chair.call(methods.CONFIGURE)).events == 65536
+        assert (await runtime_side.call(methods.CONFIGURE)).events == 65536
 
 
-async def test_without_a_script_it_answers_everything_and_changes_nothing(chair):
-    async with chair.plugin(""):
-        assert (await chair.call(methods.CONFIGURE)).events == (1 << 14) - 1
-        assert (await chair.call(methods.SYNCHRONIZE, pb.SynchronizeRequest(more=True))).more
-        assert not (await chair.call(methods.SYNCHRONIZE)).more
+async def test_without_a_script_it_answers_everything_and_changes_nothing(runtime_side):
+    async with runtime_side.plugin(""):
+        assert (await runtime_side.call(methods.CONFIGURE)).events == (1 << 14) - 1
+        assert (await runtime_side.call(methods.SYNCHRONIZE, pb.SynchronizeRequest(more=True))).more
+        assert not (await runtime_side.call(methods.SYNCHRONIZE)).more
         for each in Event:
-            assert await chair.call(each.method) == each.method.response()
+            assert await runtime_side.call(each.method) == each.method.response()
         told = as_state_change(Event.RUN_POD_SANDBOX, running())
-        assert await chair.call(methods.STATE_CHANGE, told) == pb.Empty()
-    assert [(each["call"], each.get("via")) for each in chair.calls()][-1] == ("RunPodSandbox", "StateChange")
+        assert await runtime_side.call(methods.STATE_CHANGE, told) == pb.Empty()
+    assert [(each["call"], each.get("via")) for each in runtime_side.calls()][-1] == ("RunPodSandbox", "StateChange")
 
 
-async def test_scripted_answers_name_containers_by_name(chair):
+async def test_scripted_answers_name_containers_by_name(runtime_side):
     script = """
 on:
   CreateContainer:
@@ -60,29 +60,29 @@ on:
       adjust: {env: {COLOR: blue}}
       update: [{container_id: first, linux: {resources: {cpu: {shares: 512}}}}]
 """
-    async with chair.plugin(script):
+    async with runtime_side.plugin(script):
         known = pb.SynchronizeRequest(containers=[pb.Container(id="abc", name="first")])
-        await chair.call(methods.SYNCHRONIZE, known)
-        told = await chair.call(methods.CREATE_CONTAINER, creating())
+        await runtime_side.call(methods.SYNCHRONIZE, known)
+        told = await runtime_side.call(methods.CREATE_CONTAINER, creating())
     assert [(each.key, each.value) for each in told.adjust.env] == [("COLOR", "blue")]
     assert told.update[0].container_id == "abc"
     assert told.update[0].linux.resources.cpu.shares.value == 512
 
 
-async def test_rules_are_used_up_and_may_be_for_one_pod(chair):
+async def test_rules_are_used_up_and_may_be_for_one_pod(runtime_side):
     script = """
 on:
   RunPodSandbox:
     - {times: 1, fail: {code: UNAVAILABLE, message: not yet}}
     - {pod: bad, fail: never}
 """
-    async with chair.plugin(script):
+    async with runtime_side.plugin(script):
         with pytest.raises(Unavailable, match="not yet"):
-            await chair.call(methods.RUN_POD_SANDBOX, running())
-        await chair.call(methods.RUN_POD_SANDBOX, running())
+            await runtime_side.call(methods.RUN_POD_SANDBOX, running())
+        await runtime_side.call(methods.RUN_POD_SANDBOX, running())
         with pytest.raises(Exception, match="never"):
-            await chair.call(methods.RUN_POD_SANDBOX, running("bad"))
-    assert [(each["pod"], each["did"]) for each in chair.calls()] == [
+            await runtime_side.call(methods.RUN_POD_SANDBOX, running("bad"))
+    assert [(each["pod"], each["did"]) for each in runtime_side.calls()] == [
         ("web", "fail"),
         ("web", "answer"),
         ("bad", "fail"),
@@ -101,94 +101,94 @@ on:
         pytest.param("oversize: 5000000", ResourceExhausted, id="too large"),
     ],
 )
-async def test_invalid_actions_fail_the_call(chair, action, error):
-    async with chair.plugin(f"on: {{StopContainer: {{{action}}}}}"):
+async def test_invalid_actions_fail_the_call(runtime_side, action, error):
+    async with runtime_side.plugin(f"on: {{StopContainer: {{{action}}}}}"):
         with pytest.raises(error):
-            await chair.call(methods.STOP_CONTAINER, within=A_MOMENT if error is AnswerTimeout else SOON)
+            await runtime_side.call(methods.STOP_CONTAINER, within=A_MOMENT if error is AnswerTimeout else SOON)
 
 
 @pytest.mark.parametrize("action", ["twice: true", "pieces: 3", "delay: 10ms", "stop-reading: 10ms"])
-async def test_unusual_but_valid_actions_work(chair, action):
-    async with chair.plugin(f"on: {{StopContainer: {{{action}}}}}"):
+async def test_unusual_but_valid_actions_work(runtime_side, action):
+    async with runtime_side.plugin(f"on: {{StopContainer: {{{action}}}}}"):
         for _ in range(2):
-            assert await chair.call(methods.STOP_CONTAINER) == pb.StopContainerResponse()
+            assert await runtime_side.call(methods.STOP_CONTAINER) == pb.StopContainerResponse()
 
 
-async def test_stop_reading_lasts_as_scripted(chair):
-    async with chair.plugin("on: {StopContainer: {stop-reading: 1m}}"):
+async def test_stop_reading_lasts_as_scripted(runtime_side):
+    async with runtime_side.plugin("on: {StopContainer: {stop-reading: 1m}}"):
         with pytest.raises(AnswerTimeout):
-            await chair.call(methods.STOP_CONTAINER, within=A_MOMENT)
+            await runtime_side.call(methods.STOP_CONTAINER, within=A_MOMENT)
         with pytest.raises(AnswerTimeout):
-            await chair.call(methods.RUN_POD_SANDBOX, running(), within=A_MOMENT)
-    assert [each["call"] for each in chair.calls()] == ["StopContainer"]
+            await runtime_side.call(methods.RUN_POD_SANDBOX, running(), within=A_MOMENT)
+    assert [each["call"] for each in runtime_side.calls()] == ["StopContainer"]
 
 
-async def test_an_old_plugin_knows_only_state_change(chair):
-    async with chair.plugin("speaks: StateChange"):
+async def test_an_old_plugin_knows_only_state_change(runtime_side):
+    async with runtime_side.plugin("speaks: StateChange"):
         with pytest.raises(Unimplemented, match="method RunPodSandbox"):
-            await chair.call(methods.RUN_POD_SANDBOX, running())
-        await chair.call(methods.CREATE_CONTAINER, creating())
-        await chair.call(methods.STATE_CHANGE, as_state_change(Event.RUN_POD_SANDBOX, running()))
+            await runtime_side.call(methods.RUN_POD_SANDBOX, running())
+        await runtime_side.call(methods.CREATE_CONTAINER, creating())
+        await runtime_side.call(methods.STATE_CHANGE, as_state_change(Event.RUN_POD_SANDBOX, running()))
 
 
-async def test_a_new_plugin_may_not_know_state_change(chair):
-    async with chair.plugin("speaks: calls"):
+async def test_a_new_plugin_may_not_know_state_change(runtime_side):
+    async with runtime_side.plugin("speaks: calls"):
         with pytest.raises(Unimplemented, match="method StateChange"):
-            await chair.call(methods.STATE_CHANGE, as_state_change(Event.RUN_POD_SANDBOX, running()))
+            await runtime_side.call(methods.STATE_CHANGE, as_state_change(Event.RUN_POD_SANDBOX, running()))
 
 
-async def test_may_know_nothing_of_batches(chair):
-    async with chair.plugin("on: {Synchronize: {refuse-split: true}}"):
-        assert not (await chair.call(methods.SYNCHRONIZE, pb.SynchronizeRequest(more=True))).more
+async def test_may_know_nothing_of_batches(runtime_side):
+    async with runtime_side.plugin("on: {Synchronize: {refuse-split: true}}"):
+        assert not (await runtime_side.call(methods.SYNCHRONIZE, pb.SynchronizeRequest(more=True))).more
 
 
-async def test_asks_for_updates_before_and_after_it_answers(chair):
+async def test_asks_for_updates_before_and_after_it_answers(runtime_side):
     script = """
 on:
   CreateContainer: {update-before: [{container_id: app}], update-after: [{container_id: other}]}
 """
-    async with chair.plugin(script):
-        await chair.call(methods.CREATE_CONTAINER, creating())
+    async with runtime_side.plugin(script):
+        await runtime_side.call(methods.CREATE_CONTAINER, creating())
         async with asyncio.timeout(SOON):
-            asked = [(await chair.updates.get()).update[0].container_id for _ in range(2)]
+            asked = [(await runtime_side.updates.get()).update[0].container_id for _ in range(2)]
     assert asked == ["id-app", "other"]
 
 
-async def test_leaves_with_a_code(chair):
-    async with chair.plugin("on: {StopContainer: {exit: 7}}") as task:
+async def test_leaves_with_a_code(runtime_side):
+    async with runtime_side.plugin("on: {StopContainer: {exit: 7}}") as task:
         with pytest.raises(ConnectionClosed):
-            await chair.call(methods.STOP_CONTAINER)
+            await runtime_side.call(methods.STOP_CONTAINER)
         with pytest.raises(Leaves) as left:
             await task
         assert left.value.code == 7
 
 
-async def test_reconnects_and_used_up_rules_stay_used_up(chair):
-    async with chair.plugin("reconnect: 1ms\non: {StopContainer: {times: 1, disconnect: true}}"):
+async def test_reconnects_and_used_up_rules_stay_used_up(runtime_side):
+    async with runtime_side.plugin("reconnect: 1ms\non: {StopContainer: {times: 1, disconnect: true}}"):
         with pytest.raises(ConnectionClosed):
-            await chair.call(methods.STOP_CONTAINER)
-        await chair.register()
-        await chair.call(methods.STOP_CONTAINER)
+            await runtime_side.call(methods.STOP_CONTAINER)
+        await runtime_side.register()
+        await runtime_side.call(methods.STOP_CONTAINER)
 
 
 @pytest.mark.parametrize("action", ["garble: 64", "disconnect: true"])
-async def test_spoils_its_connection_before_it_registers(chair, action):
-    async with chair.plugin(f"on: {{RegisterPlugin: {{{action}}}}}", registers=False) as task:
+async def test_spoils_its_connection_before_it_registers(runtime_side, action):
+    async with runtime_side.plugin(f"on: {{RegisterPlugin: {{{action}}}}}", registers=False) as task:
         async with asyncio.timeout(SOON):
             await task
-        assert chair.registered.empty()
-        assert chair.told[-1]["event"] == "closed"
+        assert runtime_side.registered.empty()
+        assert runtime_side.told[-1]["event"] == "closed"
 
 
-async def test_registers_on_a_stream_that_it_may_not_use(chair):
-    async with chair.plugin("on: {RegisterPlugin: {stream: 2}}", registers=False):
-        assert (await asyncio.wait_for(chair.accepted.get(), SOON)) is not None
-        await chair.call(methods.CONFIGURE)
-        assert chair.registered.empty()
+async def test_registers_on_a_stream_that_it_may_not_use(runtime_side):
+    async with runtime_side.plugin("on: {RegisterPlugin: {stream: 2}}", registers=False):
+        assert (await asyncio.wait_for(runtime_side.accepted.get(), SOON)) is not None
+        await runtime_side.call(methods.CONFIGURE)
+        assert runtime_side.registered.empty()
 
 
 @pytest.mark.parametrize(("action", "times"), [("pieces: 5", 1), ("twice: true", 2)])
-async def test_registers_oddly(chair, action, times):
-    async with chair.plugin(f"on: {{RegisterPlugin: {{{action}}}}}", registers=False):
+async def test_registers_oddly(runtime_side, action, times):
+    async with runtime_side.plugin(f"on: {{RegisterPlugin: {{{action}}}}}", registers=False):
         for _ in range(times):
-            assert (await chair.register()).plugin_name == "fake"
+            assert (await runtime_side.register()).plugin_name == "fake"

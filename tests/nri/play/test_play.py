@@ -94,12 +94,12 @@ def test_failed_expectations_are_named_with_their_line(played, fake, expect, say
 
 
 def test_an_error_rolls_back_as_a_runtime_does(played, fake):
-    plugin = fake("on: {RunPodSandbox: {fail: {code: UNAVAILABLE, message: no room}}, StartContainer: {fail: never}}")
+    plugin = fake("on: {RunPodSandbox: {fail: {code: UNAVAILABLE, message: no space}}, StartContainer: {fail: never}}")
     result = played(
         """
 steps:
   - run: web
-    expect: {error: "^UNAVAILABLE: .*no room", calls: [RunPodSandbox, StopPodSandbox, RemovePodSandbox]}
+    expect: {error: "^UNAVAILABLE: .*no space", calls: [RunPodSandbox, StopPodSandbox, RemovePodSandbox]}
   - create: web/app
   - start: web/app
     expect: {error: never, calls: [StartContainer, StopContainer]}

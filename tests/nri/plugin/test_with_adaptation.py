@@ -1,4 +1,4 @@
-"""Both chairs, ours, against each other over a real socket; in both generations of the wire."""
+"""Both sides, ours, against each other over a real socket; in both generations of the wire."""
 
 import asyncio
 import shutil

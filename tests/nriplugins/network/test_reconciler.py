@@ -84,7 +84,7 @@ def route(**spec):
 @pytest.mark.parametrize(
     ("error", "reasons"),
     [
-        pytest.param(NotEnforceable("bridges do not hand frames on"), [NOT_ENFORCED], id="nobody would judge it"),
+        pytest.param(NotEnforceable("bridges do not hand frames on"), [NOT_ENFORCED], id="nothing would filter it"),
         pytest.param(LinuxError(1, "set an element"), [], id="the kernel refuses"),
     ],
 )

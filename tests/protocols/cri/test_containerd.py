@@ -1,4 +1,4 @@
-"""The kubelet's chair against a runtime that is not ours: what a kubelet asks before it runs its first pod."""
+"""The kubelet's side against a runtime that is not ours: what a kubelet asks before it runs its first pod."""
 
 import asyncio
 import contextlib

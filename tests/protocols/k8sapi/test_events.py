@@ -173,7 +173,7 @@ def test_unknown_fields_are_left_out():
 
 
 def test_the_newer_api_has_other_words():
-    note = Note(POD, "Warning", "FailedScheduling", "no room", action="Scheduling")
+    note = Note(POD, "Warning", "FailedScheduling", "no space", action="Scheduling")
     recorded = RecordedEvent(note, first=NOON + 0.25, last=NOON + 0.25, count=1, name="web.1")
     once = {
         "apiVersion": "events.k8s.io/v1",
@@ -185,7 +185,7 @@ def test_the_newer_api_has_other_words():
         "action": "Scheduling",
         "reason": "FailedScheduling",
         "type": "Warning",
-        "note": "no room",
+        "note": "no space",
         "regarding": {
             "apiVersion": "v1",
             "kind": "Pod",

@@ -178,7 +178,7 @@ async def test_a_series_is_counted_by_the_server(client, time):
     recorder = Recorder(client, time, component="trial", host="n1", shape=EVENTS_V1)
     async with running(recorder):
         for count in (1, 2, 3):
-            recorder.tell(pod(), "Warning", "FailedScheduling", "no room", action="Scheduling")
+            recorder.tell(pod(), "Warning", "FailedScheduling", "no space", action="Scheduling")
             [event] = await kept(client, recorder, EVENTS_V1)
             assert event.get("series", {}).get("count", 1) == count
             time.now += 10

@@ -148,7 +148,7 @@ PLAIN = st.recursive(
 
 
 class _Quoting(yaml.CSafeDumper):
-    """Writes strings in quotes, as whoever knows YAML 1.1 does, and everything in full."""
+    """Writes strings in quotes, as somebody who knows YAML 1.1 does, and everything in full."""
 
     def ignore_aliases(self, data):
         return True

@@ -1,4 +1,4 @@
-"""Exec and attach with both chairs at one table."""
+"""Exec and attach with both sides in one process."""
 
 import contextlib
 

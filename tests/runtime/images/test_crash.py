@@ -1,4 +1,4 @@
-"""Killed at any step, out of room, or in several processes at once: no half image is ever there."""
+"""Killed at any step, out of space, or in several processes at once: no half image is ever there."""
 
 import os
 import subprocess

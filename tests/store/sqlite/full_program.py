@@ -1,4 +1,4 @@
-"""Fills the disk under a store, sees it refuse, makes room, and sees it go on. Asserts everything itself.
+"""Fills the disk under a store, sees it refuse, makes space, and sees it go on. Asserts everything itself.
 
 full_program.py DIRECTORY: a small file system of its own.
 """

@@ -192,7 +192,7 @@ class Cluster:
         return all(component["ready"] for component in self.components().values())
 
     def processes(self) -> dict[int, str]:
-        """Supervisor and components that live, whoever started them."""
+        """Supervisor and components that live, no matter who started them."""
         return component_processes.components(self.layout)
 
     def kill_everything(self) -> None:

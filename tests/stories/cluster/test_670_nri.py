@@ -56,7 +56,7 @@ def test_pods_wait_for_their_plugin_and_start_when_it_registers(cluster):
 
     (event, *_) = cluster.eventually(reason, "the reason is told, and told again", cluster.describe_pods)
     assert 'NRI plugin "logger" is required for pod default/web' in event["message"]
-    assert cluster.pods()["host"]["status"]["phase"] == "Running", "whoever brings the plugin can start"
+    assert cluster.pods()["host"]["status"]["phase"] == "Running", "the pod that brings the plugin can start"
     logger = Logger(cluster)
     try:
         cluster.running(2)

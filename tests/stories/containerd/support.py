@@ -39,7 +39,7 @@ mkdir -p /etc/containerd
 echo ready
 while :; do sleep 1000 & wait $!; done
 """
-"""The shell waits for whoever has lost its parent, as the first process of a machine must."""
+"""The shell waits for processes that have lost their parent, as the first process of a machine must."""
 
 
 def program(name: str) -> str:

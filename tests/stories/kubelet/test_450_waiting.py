@@ -15,7 +15,7 @@ def node(template, running):
 
 @pytest.fixture(autouse=True)
 def alone(node):
-    """Few pods have room here."""
+    """Few pods have space here."""
     yield
     node("delete pods --all --grace-period=1")
 

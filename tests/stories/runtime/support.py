@@ -177,7 +177,7 @@ class Runtime:
         return [name for name in names if _is_address(name)]
 
     def leaks(self) -> list[str]:
-        """What is left of pods, in the words of whoever looks: nothing, once all are removed."""
+        """What is left of pods, in readable words: nothing, once all are removed."""
         pinned = [
             str(path)
             for name in ("run/netns", "run/podwire/ipcns", "run/podwire/pidns")

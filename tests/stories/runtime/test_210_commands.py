@@ -121,24 +121,24 @@ class Talk:
 
     def __init__(self, websocket):
         self.websocket = websocket
-        self.chair = ClientSide(V5)
+        self.side = ClientSide(V5)
         self.stdout, self.stderr, self.outcome = b"", b"", None
 
     async def say(self, data):
-        for message in self.chair.stdin(data):
+        for message in self.side.stdin(data):
             await self.websocket.send_bytes(message)
 
     async def end_input(self):
-        await self.websocket.send_bytes(self.chair.stdin_ended())
+        await self.websocket.send_bytes(self.side.stdin_ended())
 
     async def resize(self, width, height):
-        await self.websocket.send_bytes(self.chair.resize(Size(width, height)))
+        await self.websocket.send_bytes(self.side.resize(Size(width, height)))
 
     async def hear(self, until=None):
         """Take what comes until the outcome, or until some output."""
         async with asyncio.timeout(20):
             async for message in self.websocket:
-                match self.chair.receive(message.data):
+                match self.side.receive(message.data):
                     case Stdout(data):
                         self.stdout += data
                     case Stderr(data):

@@ -21,15 +21,15 @@ class Client:
 
     def __init__(self, websocket):
         self.websocket = websocket
-        self.chair = ClientSide(V5)
+        self.side = ClientSide(V5)
         self.stdout, self.stderr, self.outcome = b"", b"", None
 
     async def say(self, data):
-        for message in self.chair.stdin(data):
+        for message in self.side.stdin(data):
             await self.websocket.send_bytes(message)
 
     async def end_input(self):
-        await self.websocket.send_bytes(self.chair.stdin_ended())
+        await self.websocket.send_bytes(self.side.stdin_ended())
 
     async def hear(self, until=None):
         """Take what comes until the end, or until some output."""
@@ -38,7 +38,7 @@ class Client:
                 message = await self.websocket.receive()
                 if message.type is not aiohttp.WSMsgType.BINARY:
                     return
-                match self.chair.receive(message.data):
+                match self.side.receive(message.data):
                     case Stdout(data):
                         self.stdout += data
                     case Stderr(data):
@@ -65,7 +65,7 @@ async def attach(cri, shared):
             async with session.ws_connect(answer.url, protocols=[V5]) as websocket:
                 client = Client(websocket)
                 first = await websocket.receive()  # the greeting: nothing is missed from now on
-                assert client.chair.receive(first.data) is None
+                assert client.side.receive(first.data) is None
                 yield client
 
         yield attached
@@ -114,7 +114,7 @@ async def test_a_terminal_has_the_clients_size(cri, attach):
     script = "until [ \"$(stty size)\" = '45 123' ]; do sleep 0.05; done; echo sized; read x; exit 3"
     container = await cri.start(await cri.run(), script, stdin=True, tty=True)
     async with attach(container, stdin=True, stdout=True, tty=True) as one:
-        await one.websocket.send_bytes(one.chair.resize(Size(123, 45)))
+        await one.websocket.send_bytes(one.side.resize(Size(123, 45)))
         await one.hear(until=b"sized")
         await one.say(b"\n")
         await one.hear()

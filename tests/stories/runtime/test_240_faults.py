@@ -1,4 +1,4 @@
-"""Plugins that hang, lie or are not there; a disk without room."""
+"""Plugins that hang, lie or are not there; a disk without space."""
 
 import asyncio
 import json
@@ -41,7 +41,7 @@ def answering(add="", delete=""):
     [
         pytest.param("echo 'this is no JSON'", "invalid JSON", id="garbage"),
         pytest.param(
-            'echo \'{"cniVersion": "1.0.0", "code": 101, "msg": "no room here"}\'; exit 1', "no room", id="no"
+            'echo \'{"cniVersion": "1.0.0", "code": 101, "msg": "no space here"}\'; exit 1', "no space", id="no"
         ),
         pytest.param("exit 3", "exit code 3", id="a wordless end"),
         pytest.param("kill -9 $$", "signal 9", id="killed"),
@@ -125,7 +125,7 @@ async def test_a_missing_network_or_plugin_is_a_condition(own, kubelet_of, plugi
 
 
 def small_disk(own):
-    """The runtime's state on a file system with little room; its images go there too."""
+    """The runtime's state on a file system with little space; its images go there too."""
     held = own.state / "images"
     own.space.output("mount", "--bind", held, "/mnt")
     own.space.output("mount", "-t", "tmpfs", "-o", "size=24m,mode=0755", "none", own.state)

@@ -154,7 +154,7 @@ async def test_a_retry_after_a_kill_gets_a_pod(own, kubelet_of):
 
 
 async def test_the_next_start_finishes_an_interrupted_stop(own, kubelet_of):
-    """Whoever asked for it sees that the sandbox is not ready, and may never ask again."""
+    """The caller sees that the sandbox is not ready, and may never ask again."""
     own.start(PODWIRE_FAILPOINTS="runtime.cni-deleted=kill")
     async with kubelet_of(own) as cri:
         pod = await cri.run()

@@ -15,7 +15,7 @@ BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
 def on_our_plugins(own):
-    """With room for a few pods only."""
+    """With space for a few pods only."""
     programs = own.prefix / "opt/cni/bin"
     install(str(programs), socket=str(own.prefix / "nobody.sock"))
     own.plugins = [programs]

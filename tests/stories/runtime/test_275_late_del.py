@@ -1,4 +1,4 @@
-"""A plugin that cannot delete for a while: what it kept from going goes when it can, whoever remembers the pod."""
+"""A plugin that cannot delete for a while: what it kept from going goes when it can, by whichever memory of the pod."""
 
 import shutil
 

@@ -209,7 +209,7 @@ def listening(world, name, port):
 
 
 def heard(end):
-    """What came so far; some may have been judged before there was anything to judge by."""
+    """What came so far; some may have been checked before there was anything to check against."""
     found = set()
     with suppress(BlockingIOError):
         while True:

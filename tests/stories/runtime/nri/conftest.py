@@ -70,10 +70,10 @@ class Recorder(Plugin):
 def _hook(event: Event) -> Any:
     if event is Event.VALIDATE_CONTAINER_ADJUSTMENT:
 
-        async def judge(self: Recorder, request: Any) -> Any:
+        async def validate(self: Recorder, request: Any) -> Any:
             return await self.happens(event.title, request.pod, request.container)
 
-        return judge
+        return validate
 
     async def hook(self: Recorder, *arguments: Any) -> Any:
         if event is Event.UPDATE_POD_SANDBOX:

@@ -201,7 +201,7 @@ VALUES = {str: st.text(max_size=300), int: st.integers(-(2**63), 2**63 - 1), boo
 
 @given(st.sampled_from(PLACES), st.data())
 def test_any_value_of_a_field_is_accepted_or_rejected(place, data):
-    """A value of the right type, however odd, is taken or refused; it never breaks the judge."""
+    """A value of the right type, however odd, is taken or refused; it never breaks the validation."""
     index, (*way, last) = place
     pod = copy.deepcopy(PODS[index])
     holder = pod
