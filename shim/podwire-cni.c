@@ -120,6 +120,8 @@ static void read_note(void) {
     char *slash = length > 0 ? strrchr(here, '/') : NULL;
     if (!slash) fail(INTERNAL, "/proc/self/exe cannot be read", "", "");
     *slash = 0, name = slash + 1;
+    char *deleted = strstr(name, " (deleted)"); /* `install` replaced this file since the call began */
+    if (deleted) *deleted = 0;
     strcpy(stpcpy(path, here), "/" NOTE);
     int fd = open(path, O_RDONLY | O_CLOEXEC), count = 0, also = 0;
     ssize_t got = fd < 0 ? -1 : read(fd, note, sizeof note - 1);

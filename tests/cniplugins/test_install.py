@@ -37,6 +37,18 @@ def test_installed_executables_run(tmp_path, installed):
         assert json.loads(done.stdout)["cniVersion"] == "1.1.0"
 
 
+def test_executable_that_is_replaced_while_it_starts_knows_its_name(tmp_path):
+    install(str(tmp_path), socket=str(tmp_path / "nobody.sock"))
+    config = {"cniVersion": "1.1.0", "name": "net", "type": "loopback"}
+    env = {"CNI_COMMAND": "STATUS", "CNI_PATH": str(tmp_path)}
+    with (tmp_path / "loopback").open("rb") as program:
+        (tmp_path / "loopback").unlink()
+        path, descriptor = f"/proc/self/fd/{program.fileno()}", program.fileno()
+        text = json.dumps(config).encode()
+        done = subprocess.run([path], input=text, env=env, pass_fds=[descriptor], capture_output=True, check=False)
+    assert (done.returncode, done.stdout) == (0, b"")
+
+
 def test_settings_file_has_the_socket_and_the_command(tmp_path):
     install(str(tmp_path), socket="/run/elsewhere.sock")
     lines = (tmp_path / NOTE).read_text().splitlines()
