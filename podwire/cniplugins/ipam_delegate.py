@@ -169,7 +169,9 @@ def _find_executable(kind: str, path: str) -> str | None:
 def _executable(kind: str, call: Call) -> str:
     path = _find_executable(kind, call.invocation.path)
     if path is None:
-        raise CniError(Code.BAD_CONFIG, f"ipam.type: {kind} is not in CNI_PATH {call.invocation.path!r}")
+        path = call.invocation.path
+        message = f'failed to find plugin "{kind}" in path [{path.replace(":", " ")}]'
+        raise CniError(Code.BAD_CONFIG, message, f"ipam.type: {kind} is not in CNI_PATH {path!r}")
     return path
 
 

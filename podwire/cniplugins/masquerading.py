@@ -21,7 +21,8 @@ def check_backend(config: Object) -> None:
     """Raises CniError for an unknown backend."""
     backend = taken(config, KEY, str, "")
     if backend not in BACKENDS:
-        raise CniError(Code.UNSUPPORTED_FIELD, f"{KEY}: {backend!r} must be one of {', '.join(BACKENDS[1:])}")
+        details = f"{KEY}: {backend!r} must be one of {', '.join(BACKENDS[1:])}"
+        raise CniError(Code.UNSUPPORTED_FIELD, f'unknown ipmasq backend "{backend}"', details)
 
 
 def check_installed(config: Object) -> None:

@@ -109,6 +109,8 @@ class OrderedPlugin(Plugin):
 
     points: Failpoints
     chained = False
+    previous_missing = ("missing prevResult from earlier plugin", "missing prevResult from earlier plugin")
+    """What ADD and CHECK of a chained reference plugin say without `prevResult`."""
     """Whether it comes after a plugin that makes the pod's link."""
     uses_namespace = True
     """Whether ADD and CHECK need the pod's namespace to exist."""
@@ -224,7 +226,8 @@ class OrderedPlugin(Plugin):
             raise CniError(Code.UNSUPPORTED_FIELD, f"ipam.type: {kind!r} is not supported by podwire's {self.name}")
 
     def _previous(self, call: Call) -> Result:
-        return require_previous(call, f"; {self.name} comes after a plugin that makes a link")
+        after = f"; {self.name} comes after a plugin that makes a link"
+        return require_previous(call, after, self.previous_missing[call.invocation.command == "CHECK"])
 
     def _undo(
         self,

@@ -105,10 +105,11 @@ class OwnLinkPlugin(OrderedPlugin):
 
     def prepare(self, call: Call, ends: Ends, record: Record, previous: Result) -> Record:
         settings = self.parse(call)
-        self.check_supported(ends.host)
         if not self.has_master:
+            self.check_supported(ends.host)
             return record
         master = find_master(_master_namespace(ends, settings), settings.master)
+        self.check_supported(ends.host)
         check_mtu(settings.mtu, master.mtu, f", the MTU of {master.name}")
         return record._replace(link=record.link_name(self.prefix), before={"master": master.name})
 

@@ -45,13 +45,15 @@ def requested_mac(config: PluginConfig, invocation: Invocation) -> str:
 def check_mac(mac: str, field: str) -> str:
     """Returns a MAC address in lower case; an empty one stays empty. Raises CniError."""
     if mac and not MAC.fullmatch(mac.lower()):
-        raise CniError(Code.BAD_CONFIG, f"{field}: {mac!r} is not a MAC address")
+        raise CniError(Code.BAD_CONFIG, f"address {mac}: invalid MAC address", f"{field}: {mac!r} is not a MAC address")
     return mac.lower()
 
 
 def check_mtu(mtu: int, largest: int = LARGEST_MTU, reason: str = "") -> None:
     if not 0 <= mtu <= largest:
-        raise CniError(Code.BAD_CONFIG, f"mtu: {mtu} is not between 0 and {largest}{reason}")
+        words = f"invalid MTU {mtu}, must be [0, master MTU({largest})]"
+        details = f"mtu: {mtu} is not between 0 and {largest}{reason}"
+        raise CniError(Code.BAD_CONFIG, *((words, details) if reason else (details,)))
 
 
 def mac_from_address(ips: Sequence[IP]) -> str:
@@ -82,12 +84,14 @@ def find_master(network: KernelNetwork, name: str) -> Link:
         if name:
             return network.links.get(name)
     except linux.NoSuchLink as error:
-        raise CniError(Code.BAD_CONFIG, f"master: link {name} does not exist") from error
+        message = f'failed to lookup master "{name}": Link not found'
+        raise CniError(Code.BAD_CONFIG, message, f"master: link {name} does not exist") from error
     for family in (4, 6):
         for route in network.routes.list(family):
             if route.destination.prefixlen == 0 and route.ifindex:
                 return network.links.get(route.ifindex)
-    raise CniError(Code.BAD_CONFIG, "master: missing, and the host has no default route to take it from")
+    details = "master: missing, and the host has no default route to take it from"
+    raise CniError(Code.BAD_CONFIG, "no default route interface found", details)
 
 
 def pod_path(call: Call, record: Record) -> str | None:

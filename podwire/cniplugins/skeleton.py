@@ -241,7 +241,7 @@ def answer(name: str, streams: Streams) -> int:
         else:
             {"CHECK": plugin.check, "DEL": plugin.delete, "STATUS": plugin.status}[request.command](call)
     except (Exception, _Terminated) as error:  # noqa: BLE001 - the one place where errors become answers
-        refusal = as_cni_error(error)
+        refusal = _bad_namespace(error, environ) or as_cni_error(error)
         if refusal.code == Code.INTERNAL and refusal.__cause__ is not None:
             streams.warn(_traceback(refusal.__cause__))
         streams.write(dumped(errors.encode(refusal, version)))
@@ -291,6 +291,17 @@ def as_cni_error(error: BaseException) -> CniError:
     return internal
 
 
+def _bad_namespace(error: BaseException, environ: Mapping[str, str]) -> CniError | None:
+    """The words of the reference plugins for a path at which there is no network namespace."""
+    if not isinstance(error, linux.NoSuchNamespace | linux.WrongKind):
+        return None
+    path = environ.get("CNI_NETNS", "")
+    reason = f'failed to Statfs "{path}": no such file or directory'
+    if os.path.exists(path):
+        reason = f'unknown FS magic on "{path}"'
+    return CniError(Code.BAD_NETNS, f'failed to open netns "{path}": {reason}', str(error))
+
+
 def _traceback(error: BaseException) -> str:
     from traceback import format_exception  # noqa: PLC0415 - imported only for a bug
 
@@ -320,10 +331,11 @@ def pod_namespace(call: Call) -> int:
     return inode
 
 
-def require_previous(call: Call, after: str = "") -> Result:
+def require_previous(call: Call, after: str = "", words: str = "Required prevResult missing") -> Result:
+    """`words` are those of the reference plugin."""
     previous = call.config.previous()
     if previous is None:
-        raise CniError(Code.BAD_CONFIG, "prevResult: missing" + after)
+        raise CniError(Code.BAD_CONFIG, words, "prevResult: missing" + after)
     return previous
 
 

@@ -12,7 +12,7 @@ from podwire.protocols.cni import args
 from podwire.protocols.cni.config import PluginConfig, Valid
 from podwire.protocols.cni.errors import CniError, Code
 from podwire.protocols.cni.results import DNS, IP, Result, Route, decode_route
-from podwire.protocols.cni.values import Address, Object, address, taken, taken_list
+from podwire.protocols.cni.values import Address, Object, address, looked_up, taken, taken_list
 from podwire.protocols.cni.verbs import Invocation
 from podwire.protocols.cni.versions import at_least
 
@@ -41,6 +41,8 @@ class Request(NamedTuple):
 def parse_request(config: PluginConfig, invocation: Invocation) -> Request:
     """Raises CniError for an invalid configuration; changes nothing."""
     ipam = _ipam(config)
+    if looked_up(config.raw, "ipam") is None:
+        raise CniError(Code.BAD_CONFIG, "IPAM config missing 'ipam' key")
     leases(config)
     capability = taken_list(config.runtime, "ipranges", list, "runtimeConfig.")
     sets = parse_sets(ipam, list(capability))
@@ -72,9 +74,17 @@ def _requested_addresses(config: PluginConfig, invocation: Invocation) -> tuple[
     """Returns the addresses that are requested by capability, else by `args.cni`, else by CNI_ARGS."""
     texts = taken_list(config.runtime, "ips", str, "runtimeConfig.") or taken_list(config.args, "ips", str, "args.cni.")
     if not texts:
-        argument = args.parsed(invocation.args, ARGS).get("IP", "")
-        texts = argument.split(",") if argument else []
+        return _argued_addresses(args.parsed(invocation.args, ARGS).get("IP", ""))
     return tuple(address(text.partition("/")[0], "ips") for text in texts)
+
+
+def _argued_addresses(argument: str) -> tuple[Address, ...]:
+    texts = [text.partition("/")[0] for text in argument.split(",")] if argument else []
+    try:
+        return tuple(address(text, "CNI_ARGS: IP") for text in texts)
+    except CniError as error:
+        message = f'ARGS: error parsing value of pair "IP={argument}": invalid IP address {argument}'
+        raise CniError(error.code, message, error.details) from error
 
 
 def add(
@@ -105,15 +115,16 @@ def check(config: PluginConfig, invocation: Invocation) -> None:
     leased = leases(config).of(Owner(invocation.container_id, invocation.ifname))
     previous = config.previous()
     if previous is None:
-        raise CniError(Code.BAD_CONFIG, "prevResult: missing")
+        raise CniError(Code.BAD_CONFIG, "Required prevResult missing", "prevResult: missing")
     addresses = [ip.address.ip for ip in previous.ips]
     ours = [ip for ip in addresses if any(find_range(ranges, ip) is not None for ranges in request.sets)]
     lost = [ip for ip in ours if ip not in leased]
     who = f"{invocation.container_id} {invocation.ifname}"
+    message = f"host-local: Failed to find address added by container {invocation.container_id}"
     if not leased:
-        raise CniError(Code.NOT_AS_ADDED, f"ipam: nothing is leased to {who}")
+        raise CniError(Code.NOT_AS_ADDED, message, f"ipam: nothing is leased to {who}")
     if lost:
-        raise CniError(Code.NOT_AS_ADDED, f"ipam: {', '.join(map(str, lost))} is not leased to {who}")
+        raise CniError(Code.NOT_AS_ADDED, message, f"ipam: {', '.join(map(str, lost))} is not leased to {who}")
 
 
 def gc(config: PluginConfig, valid: Valid, warn: Warn = _ignore, also_valid: Callable[[], Valid] = frozenset) -> None:
@@ -131,7 +142,9 @@ def _parse_resolv_conf(path: str) -> DNS:
         with open(path, encoding="utf-8", errors="replace") as file:
             lines = [line.partition("#")[0].partition(";")[0].split() for line in file.read(1 << 16).splitlines()]
     except OSError as error:
-        raise CniError(Code.IO_FAILURE, f"ipam.resolvConf: {path}: {error.strerror}") from error
+        reason = str(error.strerror)
+        message = f"open {path}: {reason[:1].lower()}{reason[1:]}"
+        raise CniError(Code.IO_FAILURE, message, "ipam.resolvConf") from error
     by_word: dict[str, list[str]] = {"nameserver": [], "domain": [], "search": [], "options": []}
     for word, *rest in filter(None, lines):
         by_word.setdefault(word, []).extend(rest)

@@ -196,7 +196,7 @@ class Leases:
             raise CniError(Code.UNAVAILABLE, f"ipam: {reason}")
         for number, set_ in enumerate(sets):
             if os.path.isdir(self._entries.directory) and not self._has_capacity(number, set_):
-                raise CniError(Code.UNAVAILABLE, *self._exhausted(set_))
+                raise _refusal(Code.UNAVAILABLE, number, *self._exhausted(set_))
 
     def _has_capacity(self, number: int, set_: RangeSet) -> bool:
         if self._find_free(number, set_) is not None:
@@ -275,7 +275,7 @@ class Leases:
             ip = next((ip for ip in left if any(part.has(ip) for part in set_)), None)
             if ip is not None:
                 left.remove(ip)
-                self._check_free(ip, set_)
+                self._check_free(ip, number, set_)
                 chosen.append(ip)
             else:
                 chosen.append(self._next(number, set_))
@@ -284,20 +284,23 @@ class Leases:
             raise CniError(Code.BAD_CONFIG, message, "ipam: no range has them")
         return tuple(chosen)
 
-    def _check_free(self, ip: Address, set_: RangeSet) -> None:
+    def _check_free(self, ip: Address, number: int, set_: RangeSet) -> None:
         if ranges.find_range(set_, ip) is None:
-            raise CniError(Code.BAD_CONFIG, f"ipam: requested {ip} is the gateway")
+            raise _refusal(
+                Code.BAD_CONFIG, number, f"requested ip {ip} is subnet's gateway", f"ipam: {ip} is the gateway"
+            )
         if not self._entries.is_free(str(ip)):
             owner = self._entries.owner(str(ip))
             reason = f"belongs to {owner}" if owner else "has a damaged entry"
-            raise CniError(Code.IN_USE, f"ipam: requested {ip} {reason}")
+            message = f"requested IP address {ip} is not available in range set {ranges.words(set_)}"
+            raise _refusal(Code.IN_USE, number, message, f"ipam: requested {ip} {reason}")
 
     def _next(self, number: int, set_: RangeSet) -> Address:
         free = self._find_free(number, set_)
         if free is None and self._free_stale():
             free = self._find_free(number, set_)
         if free is None:
-            raise CniError(Code.TRY_AGAIN_LATER, *self._exhausted(set_))
+            raise _refusal(Code.TRY_AGAIN_LATER, number, *self._exhausted(set_))
         return free
 
     def _find_free(self, number: int, set_: RangeSet) -> Address | None:
@@ -316,8 +319,8 @@ class Leases:
 
     def _exhausted(self, set_: RangeSet) -> tuple[str, str]:
         used = sum(ranges.find_range(set_, ip) is not None for ip in self.used())
-        message = f"ipam: no IP addresses available in range set: {ranges.describe(set_)}"
-        return message, f"{used} of {ranges.size(set_)} are leased in {self._entries.directory}"
+        message = f"no IP addresses available in range set: {ranges.words(set_)}"
+        return message, f"ipam: {used} of {ranges.size(set_)} are leased in {self._entries.directory}"
 
     def _write(self, owner: Owner, lease: Lease) -> None:
         """Writes a lease; addresses that the owner has already taken stay. A failure releases it."""
@@ -408,3 +411,8 @@ def _fits(had: Sequence[Address], sets: Sequence[RangeSet], requested: Sequence[
     if len(had) != len(sets) or not set(requested) <= set(had):
         return False
     return all(ranges.find_range(set_, ip) is not None for ip, set_ in zip(had, sets, strict=True))
+
+
+def _refusal(code: Code, number: int, words: str, details: str) -> CniError:
+    """An error in the words of the reference plugin."""
+    return CniError(code, f"failed to allocate for range {number}: {words}", details)

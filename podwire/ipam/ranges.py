@@ -2,13 +2,15 @@
 
 from collections.abc import Iterator
 from ipaddress import ip_interface, ip_network
-from itertools import pairwise
+from itertools import combinations, product
 from typing import NamedTuple
 
 from podwire.protocols.cni.errors import CniError, Code
 from podwire.protocols.cni.values import Address, Interface, Network, Object, address, network, taken_list
 
 _SMALLEST = {4: 30, 6: 126}
+_FLAT = "ipam"
+"""Where the keys of a single range are."""
 
 
 class Range(NamedTuple):
@@ -33,13 +35,16 @@ RangeSet = tuple[Range, ...]
 
 def parse_sets(config: Object, capability: list[object] | None = None) -> tuple[RangeSet, ...]:
     """Returns the range sets of the capability, of the flat keys, and of `ranges`, in this order."""
-    sets = [_parse_set(raw, f"runtimeConfig.ipRanges[{index}]") for index, raw in enumerate(capability or ())]
-    sets += [(parse_range(config, "ipam."),)] if config.get("subnet") else []
+    given: list[tuple[object, str]] = [
+        (raw, f"runtimeConfig.ipRanges[{index}]") for index, raw in enumerate(capability or ())
+    ]
+    given += [([config], _FLAT)] if config.get("subnet") else []
     listed = taken_list(config, "ranges", list, "ipam.")
-    sets += [_parse_set(raw, f"ipam.ranges[{index}]") for index, raw in enumerate(listed)]
-    if not sets:
-        raise CniError(Code.BAD_CONFIG, "ipam: needs subnet or ranges")
-    _check_overlap([part for ranges in sets for part in ranges])
+    given += [(raw, f"ipam.ranges[{index}]") for index, raw in enumerate(listed)]
+    if not given:
+        raise CniError(Code.BAD_CONFIG, "no IP ranges specified", "ipam: needs subnet or ranges")
+    sets = [_parse_numbered(number, raw, where) for number, (raw, where) in enumerate(given)]
+    _check_sets(sets)
     excluded = _parse_excluded(config)
     return tuple(_without(ranges, excluded) for ranges in sets)
 
@@ -71,28 +76,43 @@ def _cut(part: Range, away: Network) -> list[Range]:
     return below + ([part._replace(first=last + 1)] if int(last) < int(part.last) else [])
 
 
+def _parse_numbered(number: int, value: object, where: str) -> RangeSet:
+    """Errors are in the words of the reference plugin, which numbers the sets of all sources."""
+    try:
+        return _parse_set(value, where)
+    except CniError as error:
+        message = f"invalid range set {number}: {error.msg}"
+        raise CniError(error.code, message, error.details or error.msg) from error
+
+
 def _parse_set(value: object, where: str) -> RangeSet:
     ranges = tuple(
-        parse_range(raw, f"{where}[{index}].") for index, raw in enumerate(taken_list({where: value}, where, dict))
+        parse_range(raw, f"{where}." if where == _FLAT else f"{where}[{index}].")
+        for index, raw in enumerate(taken_list({where: value}, where, dict))
     )
     if not ranges:
-        raise CniError(Code.BAD_CONFIG, f"{where}: empty")
+        raise CniError(Code.BAD_CONFIG, "empty range set", f"{where}: empty")
     if len({part.subnet.version for part in ranges}) > 1:
-        raise CniError(Code.BAD_CONFIG, f"{where}: IPv4 and IPv6 in one set")
+        raise CniError(Code.BAD_CONFIG, "mixed address families", f"{where}: IPv4 and IPv6 in one set")
+    for one, other in combinations(ranges, 2):
+        if _overlap(one, other):
+            message = f"subnets {words((one,))} and {words((other,))} overlap"
+            raise CniError(Code.BAD_CONFIG, message, f"{where}: ranges overlap")
     return ranges
 
 
 def parse_range(value: Object, where: str) -> Range:
     subnet = network(value.get("subnet"), f"{where}subnet", strict=True)
     if subnet.prefixlen > _SMALLEST[subnet.version]:
-        raise CniError(Code.BAD_CONFIG, f"{where}subnet: {subnet} is too small to lease addresses from")
+        raise CniError(Code.BAD_CONFIG, f"Network {subnet} too small to allocate from", f"{where}subnet: too small")
     base, end = subnet.network_address, subnet.broadcast_address
     lowest, highest = base + 1, end - 1 if subnet.version == 4 else end
     gateway = _inside(value, "gateway", subnet, base + 1, where)
     first = _inside(value, "rangeStart", subnet, lowest, where)
     last = _inside(value, "rangeEnd", subnet, highest, where)
     if not int(lowest) <= int(first) <= int(last) <= int(highest):
-        raise CniError(Code.BAD_CONFIG, f"{where}rangeStart, rangeEnd: {first} to {last} is not within {subnet}")
+        details = f"{where}rangeStart, rangeEnd: {first} to {last} is not within {subnet}"
+        raise CniError(Code.BAD_CONFIG, f"RangeStart {first} not in network {subnet}", details)
     return Range(subnet, first, last, gateway)
 
 
@@ -101,17 +121,22 @@ def _inside(value: Object, key: str, subnet: Network, default: Address, where: s
         return default
     given = address(value[key], f"{where}{key}")
     if given not in subnet:
-        raise CniError(Code.BAD_CONFIG, f"{where}{key}: {given} is not in {subnet}")
+        message = f"{key[0].upper()}{key[1:]} {given} not in network {subnet}"
+        raise CniError(Code.BAD_CONFIG, message, f"{where}{key}: {given} is not in {subnet}")
     return given
 
 
-def _check_overlap(ranges: list[Range]) -> None:
-    """Raises CniError for an address in two ranges: it could be leased twice."""
-    ordered = sorted(ranges, key=lambda part: (part.first.version, int(part.first)))
-    for one, other in pairwise(ordered):
-        if one.has(other.first):
-            both = f"{one.first} to {one.last} and {other.first} to {other.last}"
-            raise CniError(Code.BAD_CONFIG, f"ipam: ranges overlap: {both}")
+def _check_sets(sets: list[RangeSet]) -> None:
+    """Raises CniError for an address in two sets: it could be leased twice."""
+    for (one, ranges), (other, others) in combinations(enumerate(sets), 2):
+        for first, second in product(ranges, others):
+            if _overlap(first, second):
+                both = f"ipam: ranges overlap: {words((first,))} and {words((second,))}"
+                raise CniError(Code.BAD_CONFIG, f"range set {one} overlaps with {other}", both)
+
+
+def _overlap(one: Range, other: Range) -> bool:
+    return one.has(other.first) or other.has(one.first)
 
 
 def find_range(ranges: RangeSet, ip: Address) -> Range | None:
@@ -150,3 +175,8 @@ def size(ranges: RangeSet) -> int:
 
 def describe(ranges: RangeSet) -> str:
     return ", ".join(f"{part.first} to {part.last}" for part in ranges)
+
+
+def words(ranges: RangeSet) -> str:
+    """Formats a set as the reference plugin does."""
+    return ",".join(f"{part.first}-{part.last}" for part in ranges)

@@ -54,7 +54,7 @@ class Refused(Exception):
     """A plugin's error object."""
 
     def __init__(self, error: dict) -> None:
-        super().__init__(error["msg"])
+        super().__init__(f"{error['msg']} ({error['details']})" if error.get("details") else error["msg"])
         self.error, self.code = error, error["code"]
 
 
@@ -134,7 +134,9 @@ class Host:
         """The object that was printed; raises Refused."""
         stdin = config if isinstance(config, bytes) else json.dumps(config).encode()
         kind = env.pop("plugin", None) or config["type"]
-        environment = self.environment(verb, id_, netns, **env)
+        return self.call_with(self.environment(verb, id_, netns, **env), kind, stdin)
+
+    def call_with(self, environment: dict[str, str], kind: str, stdin: bytes) -> dict | None:
         if self.way == "in process":
             written: list[bytes] = []
             code = answer(kind, Streams(environment, lambda: stdin, written.append, print, limits=self.limits))

@@ -3,14 +3,26 @@
 import json
 import re
 from hashlib import sha512
+from pathlib import Path
 
 import pytest
 
 from podwire.linux.net.network import KernelNetwork
 from podwire.linux.values import Bridge
+from tests.cniplugins.reference_errors import CASES, ON_PURPOSE, our_error, reference_error
 from tests.cniplugins.support import Refused
 
 HERE = "/proc/thread-self/ns/net"
+PLACES = (Path("/usr/lib/cni"), Path(__file__).parents[2] / ".venv/debian/usr/lib/cni")
+INTERNAL = 999
+"""The reference's code for errors that have none of their own."""
+
+
+@pytest.fixture(scope="session")
+def reference():
+    found = next((place for place in PLACES if (place / "bridge").exists()), None)
+    assert found is not None, "scripts/setup unpacks the reference plugins"
+    return found
 
 
 def test_own_namespace_is_allowed_by_the_variable_for_it(host, refused):
@@ -178,3 +190,44 @@ def test_words_of_a_full_pool_and_of_a_requested_address(host, refused):
     host.delete("a", config)
     with refused(7, "failed to allocate all requested IPs: 10.99.0.1"):
         host.add("b", config, CNI_ARGS="IP=10.99.0.1")
+
+
+def own_words(message):
+    """A message of the reference without those of its language's libraries."""
+    words = re.split(r": json: |: [0-9a-f]+$", message)[0]
+    return words.removesuffix(".").replace("%!q(<nil>)", '"/nowhere"')
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_error_has_the_words_and_the_code_of_the_reference_plugin(host, reference, name):
+    theirs, ours = reference_error(host, reference, CASES[name]), our_error(host, CASES[name])
+    assert own_words(theirs["msg"]).replace(str(reference), str(host.programs)) in ours["msg"]
+    assert theirs["code"] in (ours["code"], INTERNAL)
+    assert ours["code"] != INTERNAL
+
+
+@pytest.mark.parametrize("name", ON_PURPOSE)
+def test_error_differs_from_the_reference_plugin_on_purpose(host, reference, name):
+    case, expected = ON_PURPOSE[name]
+    theirs, ours = reference_error(host, reference, case), our_error(host, case)
+    assert theirs.get("msg") != ours.get("msg")
+    assert ours.get("code") == expected.get("code")
+    assert expected.get("msg", "") in ours.get("msg", "")
+
+
+@pytest.mark.parametrize(
+    ("verb", "config", "env", "code", "words"),
+    [
+        ("STATUS", {"cniVersion": "1.0.0"}, {}, 1, "config version does not allow STATUS"),
+        ("GC", {"cniVersion": "1.0.0"}, {}, 1, "config version does not allow GC"),
+        ("GC", {}, {"CNI_PATH": ""}, 4, "required env variables [CNI_PATH] missing"),
+        ("GC", {"name": ""}, {}, 7, "missing network name"),
+        ("STATUS", {"cniVersion": "9.9.9"}, {}, 1, "incompatible CNI versions"),
+        ("STATUS", {"ipam": {"type": "host-local"}}, {}, 7, "no IP ranges specified"),
+    ],
+)
+def test_words_of_verbs_that_an_old_reference_lacks(host, verb, config, env, code, words):
+    host.pod("a")
+    with pytest.raises(Refused, match=re.escape(words)) as raised:
+        host.call(verb, "a", host.bridge() | config, **env)
+    assert raised.value.code == code

@@ -62,7 +62,7 @@ TABLE = {
         "a byte order mark": ({}, b"\xef\xbb\xbf{}", 6),
         "too deep": ({}, b'{"a":' * 100_000, 6),
         "no version that we know": ({}, {"cniVersion": "9.9.9"}, 1),
-        "a version that is none": ({}, {"cniVersion": "abc"}, 6),
+        "a version that is none": ({}, {"cniVersion": "abc"}, 1),
         "a version that is a number": ({}, {"cniVersion": 1.1}, 6),
         "no name": ({}, {"name": None}, 7),
         "a name that leads out": ({}, {"name": "../x"}, 7),

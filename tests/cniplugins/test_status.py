@@ -44,7 +44,7 @@ def test_status_fails_while_the_pool_is_full(host, refused):
         host.pod(each)
     host.add("a", config)
     for each in (config, config | {"type": "host-local"}):
-        with refused(50, r"no IP addresses available in range set: 10\.88\.0\.1 to 10\.88\.0\.2"):
+        with refused(50, r"no IP addresses available in range set: 10\.88\.0\.1-10\.88\.0\.2"):
             status(host, each)
     with refused(11, "no IP addresses available"):
         host.add("b", config)

@@ -82,7 +82,7 @@ def test_full_pool_is_an_error_until_a_release(leases):
     owners = [Owner(f"c{number}", "eth0") for number in range(5)]
     for owner in owners:
         leases.take(owner, SMALL)
-    with pytest.raises(CniError, match=r"no IP addresses available in range set: 10\.1\.0\.1 to 10\.1\.0\.6") as caught:
+    with pytest.raises(CniError, match=r"no IP addresses available in range set: 10\.1\.0\.1-10\.1\.0\.6") as caught:
         leases.take(A, SMALL)
     assert caught.value.code == 11
     assert leases.of(A) == ()

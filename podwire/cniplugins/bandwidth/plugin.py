@@ -33,6 +33,7 @@ class Bandwidth(OrderedPlugin):
     name = "bandwidth"
     points = declare_steps(name)
     chained = True
+    previous_missing = ("must be called as chained plugin", "must be called as a chained plugin")
     tags_links = True
 
     def validate(self, call: Call) -> bool:

@@ -57,7 +57,8 @@ def _limit(raw: Object, direction: str, where: str, unset: tuple[int, ...]) -> L
     if rate < 8:
         raise CniError(Code.BAD_CONFIG, f"{where}{direction}Rate: {rate} bits per second are less than a byte")
     if burst // 8 >= _MOST:
-        raise CniError(Code.BAD_CONFIG, f"{where}{direction}Burst: {burst} bits are more than 4 GB")
+        details = f"{where}{direction}Burst: {burst} bits are more than 4 GB"
+        raise CniError(Code.BAD_CONFIG, "burst cannot be more than 4GB", details)
     return Limit(rate, 0 if burst in unset else burst)
 
 

@@ -38,7 +38,8 @@ def ensure_bridge(host: KernelNetwork, settings: Settings) -> Link:
 
 def check_kind(bridge: Link) -> None:
     if bridge.kind != "bridge":
-        raise CniError(Code.IN_USE, f'"{bridge.name}" already exists but is not a bridge', "bridge")
+        message = f'failed to create bridge "{bridge.name}": "{bridge.name}" already exists but is not a bridge'
+        raise CniError(Code.IN_USE, message, "bridge")
 
 
 def add_gateways(host: KernelNetwork, bridge: Link, settings: Settings, plan: Plan) -> None:

@@ -104,7 +104,8 @@ def policy_of(config: PluginConfig) -> str:
         raise CniError(Code.BAD_CONFIG, f"{_ADMIN}: {admin!r} is not the name of a chain")
     policy = taken(config.raw, "ingressPolicy", str, "") or POLICIES[0]
     if policy not in POLICIES:
-        raise CniError(Code.BAD_CONFIG, f"ingressPolicy: {policy!r} must be one of {', '.join(POLICIES)}")
+        details = f"ingressPolicy: {policy!r} must be one of {', '.join(POLICIES)}"
+        raise CniError(Code.BAD_CONFIG, f'unknown ingress policy: "{policy}"', details)
     return policy
 
 

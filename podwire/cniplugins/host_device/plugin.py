@@ -164,7 +164,11 @@ def _snapshot_of_alias(link: Link) -> LinkSnapshot:
 def _find_device(host: KernelNetwork, settings: Settings) -> Link:
     link = select_link(settings, host.links.list())
     if link is None:
-        raise CniError(Code.BAD_CONFIG, f"device: {settings.selector} does not exist on this host")
+        reason = "Link not found" if settings.device else "failed to find physical interface"
+        if settings.directory:
+            reason = f'failed to find network devices at "{settings.directory}/net"'
+        details = f"device: {settings.selector} does not exist on this host"
+        raise CniError(Code.BAD_CONFIG, f"failed to find host device: {reason}", details)
     return link
 
 

@@ -45,11 +45,17 @@ def parse_settings(config: PluginConfig) -> Settings:
             raise CniError(Code.BAD_CONFIG, f"device: {device!r} is not a valid interface name")
         return Settings(device=device, dns=dns)
     if hwaddr:
-        return Settings(hwaddr=check_mac(hwaddr, "hwaddr"), dns=dns)
+        try:
+            return Settings(hwaddr=check_mac(hwaddr, "hwaddr"), dns=dns)
+        except CniError as error:
+            message = f'failed to find host device: failed to parse MAC address "{hwaddr}": {error.msg}'
+            raise CniError(error.code, message, error.details) from error
     if path:
         path = os.path.normpath(path)
         if not f"{path}/".startswith(DEVICES):
-            raise CniError(Code.BAD_CONFIG, f"kernelpath: {path} is not below {DEVICES}")
+            message = f'kernel device path "{path}" must be absolute and begin with {DEVICES}'
+            details = f"kernelpath: {path} is not below {DEVICES}"
+            raise CniError(Code.BAD_CONFIG, f"failed to find host device: {message}", details)
         return Settings(directory=path, dns=dns)
     device_id = taken(config.runtime, "deviceid", str, "", "runtimeConfig.")
     if is_ifname(device_id) and not any(os.path.isdir(os.path.join(bus, device_id)) for bus in BUSES.values()):

@@ -29,7 +29,8 @@ class Ipvlan(OwnLinkPlugin):
     def parse(self, call: Call) -> Settings:
         settings = parse_shared(call.config)._replace(mode=taken(call.config.raw, "mode", str, "") or MODES[0])
         if settings.mode not in MODES:
-            raise CniError(Code.BAD_CONFIG, f"mode: {settings.mode!r} must be one of {', '.join(MODES)}")
+            message = f'unknown ipvlan mode: "{settings.mode}"'
+            raise CniError(Code.BAD_CONFIG, message, f"mode: {settings.mode!r} must be one of {', '.join(MODES)}")
         previous = call.config.previous() if call.invocation.command == "ADD" else None
         if settings.master or previous is None:
             return settings

@@ -40,7 +40,8 @@ def parse_settings(config: PluginConfig, invocation: Invocation) -> Settings:
     if settings.master and not is_ifname(settings.master):
         raise CniError(Code.BAD_CONFIG, f"master: {settings.master!r} is not a valid interface name")
     if settings.mode not in MODES:
-        raise CniError(Code.BAD_CONFIG, f"mode: {settings.mode!r} must be one of {', '.join(MODES)}")
+        message = f'unknown macvlan mode: "{settings.mode}"'
+        raise CniError(Code.BAD_CONFIG, message, f"mode: {settings.mode!r} must be one of {', '.join(MODES)}")
     if not 0 <= settings.queue <= _LONGEST_QUEUE:
         raise CniError(Code.BAD_CONFIG, f"bcqueuelen: {settings.queue} is not between 0 and {_LONGEST_QUEUE}")
     return settings

@@ -24,7 +24,7 @@ from podwire.cniplugins.portmap.settings import (
     parse_settings,
     target,
 )
-from podwire.cniplugins.skeleton import Call, require_previous
+from podwire.cniplugins.skeleton import Call
 from podwire.linux import errors as linux
 from podwire.linux.net.network import KernelNetwork
 from podwire.linux.net.sysctls import KernelSysctls
@@ -45,6 +45,7 @@ class PortMap(OrderedPlugin):
     name = "portmap"
     points = declare_steps(name)
     chained = True
+    previous_missing = ("must be called as chained plugin", "Required prevResult missing")
     uses_namespace = False
     sets = SETS
 
@@ -52,7 +53,7 @@ class PortMap(OrderedPlugin):
         settings = parse_settings(call.config)
         if call.invocation.command == "STATUS":
             return True
-        return bool(settings.mappings and addresses(require_previous(call)))
+        return bool(settings.mappings and addresses(self._previous(call)))
 
     def attach(self, call: Call, ends: Ends, record: Record, given: Result) -> Result:
         settings, pod = parse_settings(call.config), addresses(given)

@@ -64,9 +64,11 @@ def _parse_backend(config: PluginConfig) -> IptablesSettings | None:
         return None
     bit, chain = taken(raw, "markMasqBit", int, _MARK_BIT), taken(raw, "externalSetMarkChain", str, "")
     if not 0 <= bit < _MARK_BITS:
-        raise CniError(Code.BAD_CONFIG, f"markMasqBit: {bit} is not between 0 and {_MARK_BITS - 1}")
+        message = f"failed to parse config: MasqMarkBit must be between 0 and {_MARK_BITS - 1}"
+        raise CniError(Code.BAD_CONFIG, message, f"markMasqBit: {bit}")
     if chain and looked_up(raw, "markMasqBit") is not None:
-        raise CniError(Code.BAD_CONFIG, "externalSetMarkChain and markMasqBit exclude each other")
+        message = "failed to parse config: Cannot specify externalSetMarkChain and markMasqBit"
+        raise CniError(Code.BAD_CONFIG, message, "they exclude each other")
     if chain and not _CHAIN.fullmatch(chain):
         raise CniError(Code.BAD_CONFIG, f"externalSetMarkChain: {chain!r} is not the name of a chain")
     return IptablesSettings(bit, chain, {family: taken_list(raw, f"conditionsV{family}", str) for family in (4, 6)})
@@ -101,7 +103,9 @@ def _mapping(value: Object, where: str) -> Mapping:
 def _port(value: Object, key: str, where: str) -> int:
     port = taken(value, key.lower(), int, 0, where)
     if not 0 < port < 1 << 16:
-        raise CniError(Code.BAD_CONFIG, f"{where}{key}: {port} is not a port")
+        kind = "host" if key == "hostPort" else "container"
+        message = f"failed to parse config: Invalid {kind} port number: {port}"
+        raise CniError(Code.BAD_CONFIG, message, f"{where}{key}: {port} is not a port")
     return port
 
 

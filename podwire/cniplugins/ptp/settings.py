@@ -29,5 +29,5 @@ def parse_settings(config: PluginConfig) -> Settings:
     check_backend(raw)
     check_mtu(settings.mtu)
     if not ipam_type(raw):
-        raise CniError(Code.BAD_CONFIG, "ipam.type: missing; ptp needs addresses")
+        raise CniError(Code.BAD_CONFIG, "no plugin name provided", "ipam.type: missing; ptp needs addresses")
     return settings

@@ -17,7 +17,7 @@ from podwire.cniplugins.pod_check import expect
 from podwire.cniplugins.pod_link import pod_path
 from podwire.cniplugins.route_records import decode_route, encode_routes
 from podwire.cniplugins.sbr.settings import Plan, Present, addresses_of, make_plan, parse_settings
-from podwire.cniplugins.skeleton import Call, pod_namespace, require_previous, run_all
+from podwire.cniplugins.skeleton import Call, pod_namespace, run_all
 from podwire.durable.locks import LockHeld, lock_byte
 from podwire.failpoints import declare, failpoint
 from podwire.linux import errors as linux
@@ -37,12 +37,13 @@ class Sbr(OrderedPlugin):
     name = "sbr"
     points = declare_steps(name)
     chained = True
+    previous_missing = ("This plugin must be called as chained plugin", "This plugin must be called as chained plugin")
 
     def add(self, call: Call) -> Result:
         """One at a time in a pod: two would choose the same tables."""
         data = data_directory(call.config)
         check_once(data)
-        require_previous(call, "; sbr comes after a plugin that makes a link")
+        self._previous(call)
         key = crc32(f"sbr {pod_namespace(call)}".encode())
         os.makedirs(data, mode=0o700, exist_ok=True)
         try:
@@ -56,7 +57,8 @@ class Sbr(OrderedPlugin):
         parse_settings(call.config)
         previous = call.config.previous()
         if previous is not None and not addresses_of(previous, call.invocation.ifname):
-            raise CniError(Code.BAD_CONFIG, f"prevResult: {call.invocation.ifname} has no address")
+            message = f"No IP addresses supplied on interface: {call.invocation.ifname}"
+            raise CniError(Code.BAD_CONFIG, message, f"prevResult: {call.invocation.ifname} has no address")
         return True
 
     def prepare(self, call: Call, ends: Ends, record: Record, previous: Result) -> Record:

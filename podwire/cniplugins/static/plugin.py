@@ -53,7 +53,10 @@ def _ips(call: Call, ipam: Object) -> tuple[IP, ...]:
     expected = "the 'ip' field is expected to be"
     ips += [IP(_with_prefix(text, "CNI_ARGS: IP", expected)) for text in _split(arguments.get("IP", ""))]
     for text in _split(arguments.get("GATEWAY", "")):
-        gateway = address(text, "CNI_ARGS: GATEWAY")
+        try:
+            gateway = address(text, "CNI_ARGS: GATEWAY")
+        except CniError as error:
+            raise CniError(error.code, f"invalid gateway address: {text}", error.details) from error
         ips = [ip._replace(gateway=gateway) if gateway in ip.address.network else ip for ip in ips]
     return tuple(ips)
 

@@ -37,6 +37,7 @@ class Tuning(OrderedPlugin):
     name = "tuning"
     points = declare_steps(name)
     chained = True
+    previous_missing = ("Required prevResult missing", "Required prevResult missing")
 
     def validate(self, call: Call) -> bool:
         return any(_settings(call))

@@ -54,7 +54,10 @@ def _mac(config: PluginConfig, invocation: Invocation) -> str:
         or args.parsed(invocation.args, ("MAC",)).get("MAC", "")
         or taken(config.raw, "mac", str, "")
     )
-    return check_mac(mac, "mac")
+    try:
+        return check_mac(mac, "mac")
+    except CniError as error:
+        raise CniError(error.code, f"invalid args {mac} for MAC addr: {error.msg}", error.details) from error
 
 
 def _sysctls(config: PluginConfig, ifname: str, allowed: Sequence[str] | None) -> dict[str, str]:
@@ -66,7 +69,8 @@ def _sysctls(config: PluginConfig, ifname: str, allowed: Sequence[str] | None) -
             if [*paths.values()].count(path) > 1:
                 raise CniError(Code.BAD_CONFIG, f"{where}sysctl: duplicated key {key}, in two spellings")
             if allowed is not None and not any(re.search(pattern, key) for pattern in allowed):
-                raise CniError(Code.BAD_CONFIG, f"{where}sysctl: {key} is not allowed; {', '.join(allowed)} are")
+                words = f"Sysctl {key} is not allowed. Only the following sysctls are allowed: [{' '.join(allowed)}]"
+                raise CniError(Code.BAD_CONFIG, words, f"{where}sysctl")
             sysctls[path] = taken(values, key, str, "", f"{where}sysctl.")
     return sysctls
 
@@ -76,9 +80,8 @@ def _path(key: str, ifname: str, where: str) -> str:
     try:
         return "/".join(part.replace(IFNAME, ifname) for part in parts(key, NETWORK))
     except linux.Refused as error:
-        raise CniError(
-            Code.BAD_CONFIG, f"{where}: {key!r} is not a sysctl of a network namespace ({error.detail})"
-        ) from error
+        details = f"{where}: {key!r} is not a sysctl of a network namespace ({error.detail})"
+        raise CniError(Code.BAD_CONFIG, f'invalid net sysctl key: "{key}"', details) from error
 
 
 def patterns(text: str) -> list[str]:

@@ -25,9 +25,11 @@ class Vlan(OwnLinkPlugin):
     def parse(self, call: Call) -> Settings:
         settings = parse_shared(call.config)._replace(vlan=taken(call.config.raw, "vlanId", int, 0))
         if not settings.master:
-            raise CniError(Code.BAD_CONFIG, "master: missing; it is the link whose tagged frames the pod gets")
+            message = '"master" field is required. It specifies the host interface name to create the VLAN for.'
+            raise CniError(Code.BAD_CONFIG, message, "master: missing; it is the link whose tagged frames the pod gets")
         if not 0 <= settings.vlan <= _LARGEST:
-            raise CniError(Code.BAD_CONFIG, f"vlanId: {settings.vlan} is not between 0 and {_LARGEST}")
+            message = f"invalid VLAN ID {settings.vlan} (must be between 0 and {_LARGEST} inclusive)"
+            raise CniError(Code.BAD_CONFIG, message, f"vlanId: {settings.vlan} is not between 0 and {_LARGEST}")
         return settings
 
     def new_link(self, name: str, parent: int, settings: Settings, alias: str) -> NewLink:

@@ -45,7 +45,8 @@ class Settings(NamedTuple):
 def parse_settings(config: PluginConfig) -> Settings:
     settings = Settings(taken(config.raw, "vrfname", str, ""), taken(config.raw, "table", int, 0))
     if not settings.name:
-        raise CniError(Code.BAD_CONFIG, "vrfname: missing")
+        message = "configuration is expected to have a valid vrf name"
+        raise CniError(Code.BAD_CONFIG, message, "vrfname: missing")
     if not is_ifname(settings.name):
         raise CniError(Code.BAD_CONFIG, f"vrfname: {settings.name!r} is not a valid interface name")
     if not 0 <= settings.table <= _LARGEST_TABLE:

@@ -52,7 +52,7 @@ def _parse_pool(name: str, config: object, where: str) -> Pool:
     try:
         sets = parse_sets(config)
     except CniError as error:
-        at, _, reason = error.msg.partition(": ")
+        at, _, reason = (error.details or error.msg).partition(": ")
         raise Refused(where + at.removeprefix("ipam"), reason) from error
     named = [config, *(range_ for set_ in config.get("ranges") or () for range_ in set_)]
     chosen = {str(range_["gateway"]) for range_ in named if range_.get("gateway")}

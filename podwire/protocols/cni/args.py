@@ -15,15 +15,19 @@ def parsed(text: str, known: Collection[str] = ()) -> dict[str, str]:
     for part in text.split(";") if text else ():
         key, separator, value = part.partition("=")
         if not separator or "=" in value or not key:
-            raise CniError(Code.BAD_ENVIRONMENT, f"CNI_ARGS: {part!r} is not KEY=VALUE")
+            raise CniError(Code.BAD_ENVIRONMENT, f'ARGS: invalid pair "{part}"', "CNI_ARGS is not KEY=VALUE;…")
         pairs[key] = value
     lenient = pairs.pop(IGNORE_UNKNOWN, "0")
     if lenient not in _TRUE + _FALSE:
-        raise CniError(Code.BAD_ENVIRONMENT, f"CNI_ARGS: {IGNORE_UNKNOWN}={lenient} is neither true nor false")
+        message = f'ARGS: error parsing value of pair "{IGNORE_UNKNOWN}={lenient}"'
+        raise CniError(Code.BAD_ENVIRONMENT, message, f"CNI_ARGS: {IGNORE_UNKNOWN} is neither true nor false")
     unknown = [pair for pair in pairs if pair not in known]
     if unknown and lenient not in _TRUE:
+        listed = " ".join(f'"{key}={pairs[key]}"' for key in unknown)
         raise CniError(
-            Code.BAD_ENVIRONMENT, f"CNI_ARGS: {', '.join(unknown)} not known, and {IGNORE_UNKNOWN} is not set"
+            Code.BAD_ENVIRONMENT,
+            f"ARGS: unknown args [{listed}]",
+            f"CNI_ARGS: {', '.join(unknown)} not known, and {IGNORE_UNKNOWN} is not set",
         )
     return {key: value for key, value in pairs.items() if key in known}
 

@@ -1,6 +1,7 @@
 """Configurations: the list that an administrator writes, the request that a plugin gets of it."""
 
 from collections.abc import Mapping
+from json import JSONDecodeError
 from typing import Any, NamedTuple
 
 from podwire.protocols.cni import results, versions
@@ -172,15 +173,24 @@ class PluginConfig(NamedTuple):
     def previous(self) -> Result | None:
         """`prevResult`, read only when it is asked for: DEL must not fail for one that is broken."""
         encoded = self.raw.get("prevResult")
-        return None if encoded is None else results.decode(encoded, self.version, "prevResult")
+        try:
+            return None if encoded is None else results.decode(encoded, self.version, "prevResult")
+        except CniError as error:
+            raise CniError(error.code, f"could not parse prevResult: {error.msg}", error.details) from error
 
 
 def plugin_config(data: bytes, supported: tuple[str, ...] = versions.KNOWN) -> PluginConfig:
-    raw = loaded_object(data, "standard input")
+    try:
+        raw = loaded_object(data, "standard input")
+    except CniError as error:
+        cause = error.__cause__
+        ended = isinstance(cause, JSONDecodeError) and cause.pos >= len(cause.doc.rstrip())
+        words = "unexpected end of JSON input" if ended else error.msg
+        raise CniError(error.code, f"error unmarshall network config: {words}", str(error)) from error
     if b'"sysctl"' in data:  # a key that is given twice would silently have one of two values
         check_unique(data, "sysctl")
     version = versions.checked(raw.get("cniVersion"), supported)
-    name = checked_name(raw.get("name"))
+    name = _own_name(raw.get("name"))
     return PluginConfig(
         raw=raw,
         name=name,
@@ -188,6 +198,16 @@ def plugin_config(data: bytes, supported: tuple[str, ...] = versions.KNOWN) -> P
         runtime=lowered(taken(raw, "runtimeConfig", dict, {})),
         args=taken(taken(raw, "args", dict, {}), "cni", dict, {}, "args."),
     )
+
+
+def _own_name(name: object) -> str:
+    """Returns the network's name; errors are in the words of the reference plugins."""
+    try:
+        return checked_name(name)
+    except CniError as error:
+        words = "invalid characters found in network name" if name else "missing network name"
+        words = words if error.code == Code.BAD_CONFIG else "error unmarshall network config"
+        raise CniError(error.code, words, error.msg) from error
 
 
 Valid = frozenset[tuple[str, str]]

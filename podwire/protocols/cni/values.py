@@ -113,7 +113,7 @@ def address(text: object, where: str) -> Address:
             return ip_address(text)
     except ValueError:
         pass
-    raise CniError(Code.BAD_CONFIG, f"{where}: {_short(text)} is not an IP address")
+    raise _invalid("IP address", text, f"{where}: {_short(text)} is not an IP address")
 
 
 def interface(text: object, where: str) -> Interface:
@@ -123,7 +123,7 @@ def interface(text: object, where: str) -> Interface:
             return ip_interface(text)
     except ValueError:
         pass
-    raise CniError(Code.BAD_CONFIG, f"{where}: {_short(text)} is not an IP address with a prefix length")
+    raise _invalid("CIDR address", text, f"{where}: {_short(text)} is not an IP address with a prefix length")
 
 
 def network(text: object, where: str, *, strict: bool = False) -> Network:
@@ -133,5 +133,15 @@ def network(text: object, where: str, *, strict: bool = False) -> Network:
             return ip_network(text, strict=strict)
     except ValueError as error:
         if "host bits" in str(error):
-            raise CniError(Code.BAD_CONFIG, f"{where}: {text} has bits set beyond its prefix") from error
-    raise CniError(Code.BAD_CONFIG, f"{where}: {_short(text)} is not a network such as 10.1.0.0/16")
+            base = ip_network(str(text), strict=False)
+            message = f"For a subnet mask of length {base.prefixlen} the network address is {base.network_address}"
+            details = f"{where}: {text} has bits set beyond its prefix"
+            raise CniError(Code.BAD_CONFIG, f"Network has host bits set. {message}", details) from error
+    raise _invalid("CIDR address", text, f"{where}: {_short(text)} is not a network such as 10.1.0.0/16")
+
+
+def _invalid(what: str, text: object, details: str) -> CniError:
+    """The words of the reference plugins, and which key it is."""
+    if not isinstance(text, str):
+        return CniError(Code.BAD_CONFIG, details)
+    return CniError(Code.BAD_CONFIG, f"invalid {what}: {text[:64]}", details)

@@ -26,11 +26,13 @@ def at_least(version: str, since: str) -> bool:
 def checked(version: object, supported: Collection[str] = KNOWN) -> str:
     """A configuration's version; one that says none, or "", means the first."""
     given = OLDEST if version in (None, "") else version
-    parsed(given)
-    if not isinstance(given, str) or given not in supported:
+    if not isinstance(given, str):
         raise CniError(
-            Code.INCOMPATIBLE_VERSION, f"cniVersion {given} is not supported", f"supported are {', '.join(supported)}"
+            Code.UNDECODABLE, "decoding version from network config", f"cniVersion: {given!r} is not a string"
         )
+    if given not in supported:
+        details = f"cniVersion {given} is not supported; supported are {', '.join(supported)}"
+        raise CniError(Code.INCOMPATIBLE_VERSION, "incompatible CNI versions", details)
     return given
 
 

@@ -150,7 +150,9 @@ def _result(kind: str, output: Object | None, version: str) -> Object:
             results.decode(output, version)
             return output
         if output is not None:
-            versions.checked(output.get("cniVersion") or version)
+            answered = output.get("cniVersion") or version
+            versions.parsed(answered)
+            versions.checked(answered)
         return results.encode(results.decode(output, version), version)
     except CniError as error:
         wrong = CniError(error.code, f"printed an invalid result: {error.msg}", error.details)
