@@ -189,6 +189,8 @@ class Containers:
         """Removes everything of a container, its record last."""
         self._shim.delete(id_)
         self._bundles.remove(id_)
+        if self._shim.has_state(id_):  # of a start that went on without its runtime, until its cgroup was ended
+            self._shim.delete(id_)
         failpoint(UNMOUNTED)
         keep_damaged(self._records, id_)
         self._records.remove(id_, Durability.PROCESS_DEATH)

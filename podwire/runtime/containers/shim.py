@@ -182,6 +182,10 @@ class ShimClient:
         with contextlib.suppress(LinuxError):
             processes.run(argv, env=self.environment, deadline=self.limits.delete)
 
+    def has_state(self, id_: str) -> bool:
+        """Returns whether the OCI runtime knows a container."""
+        return (self.root / id_).exists()
+
     def exec_argv(
         self, id_: str, process: Path, pid_file: Path, cgroup_files: Sequence[str], console: str
     ) -> list[str]:

@@ -1,6 +1,7 @@
 """Records of the runtime that are lost: damaged, emptied or removed while it runs, or before it is started again."""
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -126,3 +127,29 @@ async def test_a_damaged_record_and_attachment_together_are_removed(own, kubelet
         assert own.leases() == []
         assert own.leaks() == []
     assert own.stop() == 0
+
+
+async def test_state_of_a_start_that_went_on_during_the_removal_is_removed(own, kubelet_of, tmp_path):
+    """As of a start that its runtime did not survive: the OCI runtime made its state after it was told to delete it."""
+    states, mark = own.prefix / "run/podwire/crun", tmp_path / "once"
+    program = tmp_path / "crun"
+    program.write_text(
+        f"""#!/bin/sh
+case " $* " in
+*" delete "*)
+    {shutil.which("crun")} "$@"
+    for id; do :; done
+    [ -e {mark} ] || mkdir -p {states}/$id {mark}
+    ;;
+*) exec {shutil.which("crun")} "$@" ;;
+esac
+"""
+    )
+    program.chmod(0o755)
+    own.start(PATH=f"{tmp_path}:{os.environ['PATH']}")
+    async with kubelet_of(own) as cri:
+        pod = await cri.run()
+        await cri.start(pod)
+        await cri.remove(pod)
+        assert mark.exists()
+        assert own.leaks() == []
