@@ -4,6 +4,7 @@ import contextlib
 import gc
 import logging
 import os
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadScopeScheduling
 
 # No deadline per example: the duration says more about the machine's other work than about ours, and pytest-timeout
 # ends a test that hangs. `make soak` runs twenty times as many examples.
@@ -28,6 +30,35 @@ SOAK = bool(os.environ.get("PODWIRE_SOAK"))
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--counts", metavar="FILE", help="write the counts to FILE, and the failed tests to FILE.failed")
+
+
+TOGETHER = re.compile(
+    r"tests/stories/(?:containerd(?=/)|driver/\w+|test_4(?:50|55|60)_\w+|runtime/test_3(?:4\d|[56]0)_\w+"
+    r"|kubelet/test_(?:487|840)_\w+)"
+)
+"""Tests that share a machine or a cluster, so that one worker plays them."""
+
+
+def unit_of(nodeid: str) -> str:
+    """Returns the unit of a test, which one worker plays as a whole.
+
+    Tests with numbers are units by their file: each goes on where the one before it ended.
+    """
+    path, _, name = nodeid.partition("::")
+    if match := TOGETHER.match(path):
+        return match.group()
+    return path if re.match(r"test_\d", name) else nodeid
+
+
+class UnitScheduling(LoadScopeScheduling):
+    """Hands units to the workers. The groups of xdist's `loadgroup` have no effect with this version of pytest."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return unit_of(nodeid)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
+    return UnitScheduling(config, log)
 
 
 class FailureLog:

@@ -7,7 +7,6 @@ import pytest
 
 from tests.stories.machine_support import Cluster, Machine
 
-pytestmark = pytest.mark.xdist_group("two clusters")
 CONNECTED, REFUSED, TIMED_OUT = 0, 7, 28
 """Exit codes of curl."""
 

@@ -12,7 +12,6 @@ from podwire.protocols.k8sapi.kubeconfig import Access, write_kubeconfig
 from tests.stories.machine_support import PODWIRE, Machine
 
 NOBODY = 65534
-pytestmark = pytest.mark.xdist_group("untrusted prefix")
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,6 @@ from tests.eventually import eventually
 from tests.stories.machine_support import Cluster, Machine
 from tests.stories.pids import host_pid
 
-pytestmark = pytest.mark.xdist_group("what a node shows")
-
 
 def spy(node: str, **spec: Any) -> dict[str, Any]:
     """A privileged pod with the node's processes, and its root directory below /host."""

@@ -23,13 +23,6 @@ from tests.stories.containerd.support import (
 )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All on one worker: they share a machine, and the name of a cgroup."""
-    for item in items:
-        if item.path.parent == Path(__file__).parent:
-            item.add_marker(pytest.mark.xdist_group("containerd"))
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
     report = yield

@@ -13,11 +13,10 @@ swept = cluster_fixtures.swept
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Stories of one file share a cluster, so they go to one worker."""
+    """Stories of a file share a cluster, and wait for it."""
     here = Path(__file__).parent
     for item in items:
         if item.path.parent == here:
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
             item.add_marker(pytest.mark.timeout(400))
 
 

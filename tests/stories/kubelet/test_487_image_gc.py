@@ -6,7 +6,6 @@ import pytest
 
 from tests.stories.kubelet.registry import HOST, Registry
 
-pytestmark = pytest.mark.xdist_group("image-gc")
 LOGIN = {"username": "ann", "password": "secret"}
 WORDS = "trap 'exit 0' TERM; while :; do sleep 0.05; done"
 

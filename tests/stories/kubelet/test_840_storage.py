@@ -8,7 +8,6 @@ import pytest
 
 from tests.stories.kubelet.support import IMAGE
 
-pytestmark = pytest.mark.xdist_group("storage")
 REPOSITORY = Path(__file__).parents[3]
 DRIVER = "dir.csi.example"
 PRIVILEGED = {"privileged": True}

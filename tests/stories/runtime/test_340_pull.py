@@ -17,8 +17,6 @@ from podwire.transports.clock import SystemClock
 from tests.eventually import eventually
 from tests.stories.runtime.support import PODWIRE
 
-pytestmark = pytest.mark.xdist_group("registry")
-
 HOST = "127.0.0.1:5000"
 IMAGE = f"{HOST}/team/busybox:1"
 HASHED = "ann:$2b$05$CEpWAce67WKsPPDzccrUKupBzhIRrGRQoyB9ZjAroUwlFXO5vn9u."

@@ -12,8 +12,6 @@ from podwire.runtime.images import build
 from tests.eventually import eventually
 from tests.stories.runtime.support import PODWIRE
 
-pytestmark = pytest.mark.xdist_group("tls-registry")
-
 HOST = "127.0.0.1:5443"
 IMAGE = f"{HOST}/team/busybox:1"
 

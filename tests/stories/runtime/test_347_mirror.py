@@ -14,8 +14,6 @@ from podwire.runtime.images import build
 from tests.eventually import eventually
 from tests.stories.runtime.support import PODWIRE
 
-pytestmark = pytest.mark.xdist_group("mirror")
-
 PORT, PROXY = 5010, 5011
 REGISTRY = "reg.test"
 IMAGE = f"{REGISTRY}/team/busybox:1"

@@ -1,11 +1,7 @@
 """Containers that share the pid namespace of their pod: `shareProcessNamespace`, and CRI's default."""
 
-import pytest
-
 from podwire.protocols.cri import cri_pb2 as pb
 from tests.eventually import eventually, eventually_async
-
-pytestmark = pytest.mark.xdist_group("shared pids")
 
 LOOP = "sh", "-c", "while :; do sleep 0.05; done"
 

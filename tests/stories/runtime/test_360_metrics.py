@@ -2,12 +2,8 @@
 
 import time
 
-import pytest
-
 from podwire.protocols.cri import cri_pb2 as pb
 from tests.eventually import eventually_async
-
-pytestmark = pytest.mark.xdist_group("metrics")
 
 UNSOURCED = ("hugetlb", "pressure", "blkio", "fs_reads", "fs_writes", "memory_swap", "spec_memory_swap", "threads_max")
 """Words in names of metrics that some kernels have no source for."""
