@@ -6,6 +6,7 @@ it are ever taken for a request (request smuggling).
 """
 
 import asyncio
+import hashlib
 import logging
 import math
 import socket
@@ -100,8 +101,8 @@ class Connection(web.RequestHandler):
         super().connection_made(transport)
         self.wire = self.transport
         presented = transport.get_extra_info("peercert")
-        self.certificate = subject(presented)
         if presented:
+            self.certificate = certificate_of(presented, transport.get_extra_info("ssl_object").getpeercert(True))
             self.certificate_end = ssl.cert_time_to_seconds(presented["notAfter"])
         if self.certificate is not None:
             self._connections.trust(self)
@@ -247,13 +248,11 @@ def refusal(error: ApiError) -> bytes:
     return head.encode() + body
 
 
-def subject(certificate: dict[str, Any] | None) -> Certificate | None:
-    """Returns the subject of a verified client certificate; None without one."""
-    if not certificate:
-        return None
-    pairs = [pair for names in certificate.get("subject", ()) for pair in names]
+def certificate_of(presented: dict[str, Any], der: bytes) -> Certificate:
+    """Returns a verified client certificate as handlers see it."""
+    pairs = [pair for names in presented.get("subject", ()) for pair in names]
     common = next(iter(_values(pairs, "commonName")), "")
-    return Certificate(common, tuple(_values(pairs, "organizationName")))
+    return Certificate(common, tuple(_values(pairs, "organizationName")), hashlib.sha256(der).hexdigest())
 
 
 def _values(pairs: Iterable[tuple[str, str]], name: str) -> Iterable[str]:

@@ -4,6 +4,8 @@ import json
 from dataclasses import replace
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
 
 from podwire.client import Api, ApiError, BadKubeconfig, ClientError, connect
 from podwire.client.connecting import find_access
@@ -97,6 +99,9 @@ async def test_a_certificate_of_a_plugin_is_presented_to_the_server(server, tmp_
         review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview", "metadata": {}}
         user = (await api.create(review))["status"]["userInfo"]
     assert "system:masters" in user["groups"]
+    [credential] = user["extra"]["authentication.kubernetes.io/credential-id"]
+    certificate = x509.load_pem_x509_certificate(given["clientCertificateData"].encode())
+    assert credential == f"X509SHA256={certificate.fingerprint(hashes.SHA256()).hex()}"
 
 
 async def test_a_user_is_impersonated_by_the_server(server, tmp_path):
@@ -109,4 +114,4 @@ async def test_a_user_is_impersonated_by_the_server(server, tmp_path):
         user = (await api.create(review))["status"]["userInfo"]
     assert (user["username"], user["uid"]) == ("jane", "7")
     assert set(user["groups"]) == {"a", "b", "system:authenticated"}
-    assert user["extra"]["example.com/team"] == ["x", "z"]
+    assert user["extra"] == {"example.com/team": ["x", "z"]}

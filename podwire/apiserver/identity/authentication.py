@@ -17,7 +17,7 @@ from podwire.apiserver.identity.users import (
     account_groups,
     component_node,
 )
-from podwire.protocols.k8sapi.server_side import Request
+from podwire.protocols.k8sapi.server_side import Certificate, Request
 from podwire.protocols.k8sapi.status import ApiError, Reason
 
 __all__ = ["AccountLookup", "Authenticator", "User", "unauthorized"]
@@ -58,10 +58,7 @@ class Authenticator:
             if request.certificate.common_name == KUBELET_CLIENT:
                 _log.warning("refused the API server's own certificate for kubelets", extra={"path": request.path})
                 raise unauthorized()
-            user = User(request.certificate.common_name, groups=(*request.certificate.organizations, AUTHENTICATED))
-            if (node := component_node(user)) is None:
-                return user
-            return User(user.name, groups=user.groups, extra={f"{_EXTRA}node-name": (node,)})
+            return _certified(request.certificate)
         offered = request.headers.get("authorization")
         if offered is None:
             return ANONYMOUS_USER
@@ -110,6 +107,16 @@ def unauthorized() -> ApiError:
 
 def _authenticated(user: User) -> User:
     return User(user.name, user.uid, tuple(dict.fromkeys((*user.groups, AUTHENTICATED))), user.extra)
+
+
+def _certified(certificate: Certificate) -> User:
+    extra: dict[str, tuple[str, ...]] = {}
+    if certificate.fingerprint:
+        extra[f"{_EXTRA}credential-id"] = (f"X509SHA256={certificate.fingerprint}",)
+    user = User(certificate.common_name, groups=(*certificate.organizations, AUTHENTICATED), extra=extra)
+    if (node := component_node(user)) is not None:
+        extra[f"{_EXTRA}node-name"] = (node,)
+    return user
 
 
 def _account(claims: Claims) -> User:

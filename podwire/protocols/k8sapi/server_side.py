@@ -26,6 +26,8 @@ class Certificate:
 
     common_name: str
     organizations: tuple[str, ...] = ()
+    fingerprint: str = ""
+    """SHA-256 of its DER form in hexadecimal; empty within the process, where a component only names itself."""
 
 
 async def _no_body(_limit: int) -> bytes:

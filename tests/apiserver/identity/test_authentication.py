@@ -54,6 +54,7 @@ def authenticator(tokens, alive):
     return Authenticator(tokens, alive, static={"s3cret": User("ci", "7", ("builders",))})
 
 
+CREDENTIAL_ID = "authentication.kubernetes.io/credential-id"
 ADMIN = Certificate("kubernetes-admin", ("system:masters",))
 
 
@@ -82,6 +83,22 @@ async def not_acting(authenticator: Authenticator, request: Request, roles: Role
 async def test_a_certificate_names_user_and_groups(authenticator):
     user = await authenticator.authenticate(asking(ADMIN))
     assert user == User("kubernetes-admin", groups=("system:masters", "system:authenticated"))
+
+
+async def test_a_certificate_is_named_by_its_fingerprint(authenticator):
+    user = await authenticator.authenticate(asking(Certificate("jane", fingerprint="ab12")))
+    assert user.extra == {CREDENTIAL_ID: ("X509SHA256=ab12",)}
+
+
+async def test_a_component_of_a_node_has_both_its_node_and_its_credential(authenticator):
+    group = "system:podwire:network-driver"
+    user = await authenticator.authenticate(asking(Certificate(f"{group}:n1", (group,), fingerprint="ab12")))
+    assert user.extra == {CREDENTIAL_ID: ("X509SHA256=ab12",), "authentication.kubernetes.io/node-name": ("n1",)}
+
+
+async def test_impersonation_does_not_carry_the_credential_over(authenticator):
+    admin = Certificate("kubernetes-admin", ("system:masters",), fingerprint="ab12")
+    assert (await acting(authenticator, asking(admin, impersonate_user="jane"))).extra == {}
 
 
 async def test_without_credentials_one_is_anonymous(authenticator):

@@ -27,6 +27,7 @@ class Api:
 
     allowed: set = field(default_factory=set)
     asked: list = field(default_factory=list)
+    extras: list = field(default_factory=list)
     away: bool = False
 
     async def create(self, object_):
@@ -36,7 +37,13 @@ class Api:
         spec = object_["spec"]
         if object_["kind"] == "TokenReview":
             good = spec["token"] == "good"
-            return {"status": {"authenticated": good, "user": {"username": "robot", "groups": ["robots"]}}}
+            return {
+                "status": {
+                    "authenticated": good,
+                    "user": {"username": "robot", "groups": ["robots"], "extra": {"e": ["1"]}},
+                }
+            }
+        self.extras.append(spec.get("extra"))
         attributes = spec["resourceAttributes"]
         assert (attributes["resource"], attributes["name"]) == ("nodes", "n1")
         return {"status": {"allowed": (spec["user"], attributes["verb"], attributes["subresource"]) in self.allowed}}
@@ -84,6 +91,15 @@ async def test_a_token_identifies_its_user(reviewer, api):
     caller = await reviewer.admit(asks(token="good"), METRICS)
     assert (caller.name, caller.groups) == ("robot", ("robots",))
     assert api.asked == ["TokenReview", "SubjectAccessReview"]
+
+
+async def test_the_api_server_is_asked_with_the_callers_extra_fields(reviewer, api):
+    api.allowed |= {("robot", "get", "metrics"), ("jane", "get", "metrics")}
+    await reviewer.admit(asks(token="good"), METRICS)
+    for fingerprint in ("ab12", "cd34", "ab12"):
+        await reviewer.admit(asks(certificate=Certificate("jane", ("staff",), fingerprint)), METRICS)
+    credential = "authentication.kubernetes.io/credential-id"
+    assert api.extras == [{"e": ["1"]}, {credential: ["X509SHA256=ab12"]}, {credential: ["X509SHA256=cd34"]}]
 
 
 @pytest.mark.parametrize("token", ["", "bad"])

@@ -13,6 +13,7 @@ from podwire.protocols.k8sapi.status import ApiError, Reason
 
 MASTERS = "system:masters"
 AUTHENTICATED = "system:authenticated"
+CREDENTIAL_ID = "authentication.kubernetes.io/credential-id"
 TOKEN_SECONDS = 60.0
 ALLOWED_SECONDS = 60.0
 REFUSED_SECONDS = 10.0
@@ -25,6 +26,7 @@ class Caller:
     name: str
     groups: tuple[str, ...] = ()
     uid: str = ""
+    extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
 class AccessReviews:
@@ -38,7 +40,10 @@ class AccessReviews:
     async def caller(self, request: Request) -> Caller:
         """Returns the sender of a request, by its certificate or its token. Raises ApiError."""
         if (certificate := request.certificate) is not None:
-            return Caller(certificate.common_name, (*certificate.organizations, AUTHENTICATED))
+            credential = (
+                ((CREDENTIAL_ID, (f"X509SHA256={certificate.fingerprint}",)),) if certificate.fingerprint else ()
+            )
+            return Caller(certificate.common_name, (*certificate.organizations, AUTHENTICATED), extra=credential)
         kind, _, token = request.headers.get("authorization", "").partition(" ")
         if kind.lower() != "bearer" or not token.strip():
             raise ApiError(Reason.UNAUTHORIZED, "Unauthorized")
@@ -54,7 +59,8 @@ class AccessReviews:
         if MASTERS in caller.groups:
             return ""
         parts = (part for fields in attributes.values() for part in fields.items())
-        key = (caller.name, caller.uid, *caller.groups, *attributes, *(word for part in parts for word in part))
+        words = (word for part in parts for word in part)
+        key = (caller.name, caller.uid, repr(caller.extra), *caller.groups, *attributes, *words)
         return await self._rights.get(key, lambda: self._authorize(caller, attributes))
 
     async def _authenticate(self, token: str) -> tuple[Caller | None, float]:
@@ -62,11 +68,14 @@ class AccessReviews:
         if not status.get("authenticated"):
             return None, REFUSED_SECONDS
         user = status.get("user", {})
-        caller = Caller(user.get("username", ""), tuple(user.get("groups", ())), user.get("uid", ""))
+        extra = tuple((name, tuple(values)) for name, values in user.get("extra", {}).items())
+        caller = Caller(user.get("username", ""), tuple(user.get("groups", ())), user.get("uid", ""), extra)
         return caller, TOKEN_SECONDS
 
     async def _authorize(self, caller: Caller, attributes: Mapping[str, Mapping[str, str]]) -> tuple[str, float]:
         spec = {"user": caller.name, "groups": list(caller.groups), "uid": caller.uid, **attributes}
+        if caller.extra:
+            spec["extra"] = {name: list(values) for name, values in caller.extra}
         status = await self._review("authorization.k8s.io/v1", "SubjectAccessReview", spec)
         if status.get("allowed"):
             return "", ALLOWED_SECONDS
