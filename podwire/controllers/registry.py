@@ -62,6 +62,7 @@ from podwire.controllers.metadata import resource_of
 from podwire.controllers.namespace_defaults import default_accounts, root_certificates
 from podwire.controllers.namespace_lifecycle import NamespaceLifecycle
 from podwire.controllers.node_lifecycle import NodeLife
+from podwire.controllers.node_ttl import NodeTtl
 from podwire.controllers.pod_gc import PodGc
 from podwire.controllers.resource_claims import DeviceClaims
 from podwire.controllers.resource_quota import QuotaController
@@ -127,6 +128,7 @@ REGISTRATIONS: tuple[Registration, ...] = (
         lambda given: NodeLife(given.api, given.graph, given.clock, given.tainted, given.limits),
         (NODES,),
     ),
+    Registration(NodeTtl.name, NodeTtl, whole=(NODES,)),
     Registration(
         "pod-garbage-collector-controller",
         lambda given: PodGc(given.api, given.graph, given.clock, given.limits),
