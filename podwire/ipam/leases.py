@@ -13,11 +13,14 @@ Only three operations read all entries: GC; a pool that is nearly full; and the 
 the reference plugin host-local has leased addresses in the same directory. This inspection takes over the reference
 plugin's files, and releases the leases of earlier boots whose network namespace no longer exists.
 
-A damaged entry keeps its address from being leased. GC repairs or removes it.
+A damaged entry keeps its address from being leased. It is restored for the only owner whose own entry has the address:
+by the inspection, and before each take and release of this owner, so that DEL releases it. Without such an owner, or
+with two after a crash, only GC knows the valid owners, and restores or removes it.
 """
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
@@ -108,6 +111,7 @@ class Leases:
             check_late(partial(self._is_deleted, owner, netns))
             note = self._inspect()
             had = self._of(owner)
+            self._restore_damaged(had or ())
             if had is not None and not (_fits(had, sets, requested) and self._are_free_for(owner, had)):
                 self._free(owner, had)
                 had = None
@@ -157,6 +161,7 @@ class Leases:
                 if had is None and not nameless and not self._entries.has_mirror(owner):
                     return ()
                 had = self._search(owner) if had is None else had
+            self._restore_damaged(had)
             self._free(owner, had)
         if lease is None or not lease.netns:
             fsync_directory(self._entries.directory)
@@ -225,11 +230,12 @@ class Leases:
     def _inspect(self) -> str:
         """Inspects all entries, once per boot and after the reference plugin has leased addresses; returns the note.
 
-        Releases stale leases, takes over files of the reference plugin, and warns of damaged entries.
+        Releases stale leases, takes over files of the reference plugin, restores damaged entries, and warns of others.
         """
         known = self._entries.known(self._boot)
         if known is not None:
             return known
+        self._restore_damaged(self.used())  # first: the others take an owner without addresses for one of a crash
         self._free_stale()
         note = self._take_over()
         for name in self._list_damaged():
@@ -376,8 +382,22 @@ class Leases:
         return owners
 
     def _list_damaged(self) -> list[str]:
-        names = self._address_names()
-        return [name for name in names if self._entries.owner(name) is None and not self._entries.is_free(name)]
+        return [*filter(self._is_damaged, self._address_names())]
+
+    def _is_damaged(self, name: str) -> bool:
+        return self._entries.owner(name) is None and not self._entries.is_free(name)
+
+    def _restore_damaged(self, addresses: Iterable[Address]) -> None:
+        """Restores damaged entries of addresses that exactly one owner's entry has."""
+        for ip in addresses:
+            if not self._is_damaged(str(ip)):
+                continue
+            claimants = [owner for owner in self._entries.owners() if ip in (self._of(owner) or ())]
+            if len(claimants) != 1:
+                continue
+            with suppress(OSError):  # a directory with content, or a full disk: GC reports it
+                self._reassign(str(ip), claimants[0])
+                self._warn(f"podwire ipam: restored the damaged entry of {ip}, which belongs to {claimants[0]}")
 
     def _repair(self, name: str, valid: Valid) -> None:
         """Restores a damaged entry for the valid owner whose own entry has the address.
@@ -387,10 +407,13 @@ class Leases:
         leases = {Owner(*ids): self._of(Owner(*ids)) for ids in valid}
         claimant = next((owner for owner, had in leases.items() if address(name, "") in (had or ())), None)
         if claimant is not None:
-            self._clear(name)
-            self._entries.retake(name, claimant)
+            self._reassign(name, claimant)
         elif None not in leases.values():
             self._clear(name)
+
+    def _reassign(self, name: str, owner: Owner) -> None:
+        self._clear(name)
+        self._entries.retake(name, owner)
 
     def _clear(self, name: str) -> None:
         try:

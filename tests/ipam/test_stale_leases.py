@@ -180,6 +180,60 @@ def test_gc_removes_a_damaged_entry_only_if_no_owner_is_possible(on, directory, 
     assert "10.1.0.5" not in held(directory)
 
 
+@pytest.mark.parametrize("junk", JUNK)
+def test_release_frees_an_address_whose_entry_is_damaged(on, directory, junk):
+    on().take(A, SMALL)
+    damage(directory / "10.1.0.2", junk)
+    assert on().release(A) == (ip_address("10.1.0.2"),)
+    assert held(directory) == set()
+    assert len([line for line in on.told if "10.1.0.2" in line and str(A) in line]) == 1
+
+
+@pytest.mark.parametrize("junk", JUNK)
+@pytest.mark.parametrize("boot", ["this", "next"])
+def test_owner_keeps_its_address_when_the_entry_is_damaged(on, directory, junk, boot):
+    on().take(A, SMALL)
+    damage(directory / "10.1.0.2", junk)
+    assert on(boot).take(A, SMALL) == (ip_address("10.1.0.2"),)
+    assert on(boot).take(B, SMALL) == (ip_address("10.1.0.3"),)
+    assert str((directory / "10.1.0.2").readlink()) == A.file
+    assert len(on.told) == 1, "reported once"
+
+
+def test_first_inspection_of_a_boot_restores_damaged_entries_of_others(on, directory):
+    on().take(A, SMALL)
+    damage(directory / "10.1.0.2", "bytes")
+    on("next").take(B, SMALL)
+    assert on("next").of(A) == (ip_address("10.1.0.2"),)
+
+
+def test_damaged_lease_of_an_earlier_boot_is_released(on, directory):
+    on("last").take(A, SMALL, netns="/run/netns/gone")
+    damage(directory / "10.1.0.2", "bytes")
+    on().take(B, SMALL)
+    assert held(directory) == {"10.1.0.3"}
+
+
+def test_damaged_entry_that_two_owners_have_stays_for_gc(on, directory):
+    on().take(A, SMALL)
+    on().take(B, SMALL)
+    (directory / B.entry).unlink()
+    (directory / B.entry).symlink_to("10.1.0.2")  # as of a crash before it took the address, which a has since
+    damage(directory / "10.1.0.2", "bytes")
+    on().release(B)
+    assert "10.1.0.2" in held(directory)
+    on().release(A)
+    assert "10.1.0.2" not in held(directory)
+
+
+def test_release_goes_on_with_a_damaged_entry_that_cannot_be_removed(on, directory):
+    on().take(A, SMALL)
+    damage(directory / "10.1.0.2", "directory")
+    (directory / "10.1.0.2" / "full").mkdir()
+    on().release(A)
+    assert not (directory / A.entry).is_symlink()
+
+
 def test_gc_goes_on_after_a_failure_and_reports_all(on, directory):
     on().take(A, SMALL)
     for name in ("10.1.0.4", "10.1.0.5"):

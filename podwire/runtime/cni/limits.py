@@ -25,6 +25,8 @@ class CniLimits:
     longest_del_pause: float = 300.0
     longest_status_pause: float = 30.0
     gc_interval: float = 3600.0
+    gc_pause: float = 60.0
+    """Between two GCs, the second of which is because STATUS began to fail."""
     first_status: float = 2.0
     """The start of the runtime waits this long for the first answer of STATUS."""
     config_debounce: float = 0.2

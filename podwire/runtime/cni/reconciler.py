@@ -4,7 +4,9 @@
 |---|---|
 | DEL of pending pods | at the start; when plugins or configurations change; with back-off until it succeeds |
 | STATUS | at the start; when those change; after a plugin failed a pod; while it fails, with back-off and after a DEL |
-| GC | at the start and every hour; `podwire cni gc` does the same at any time |
+| GC | at the start and every hour; within a minute after STATUS began to fail; by `podwire cni gc` at any time |
+
+GC repairs what may be the cause of the failed STATUS: a pool that is full of damaged leases.
 
 The task sleeps until one of these is due, or an event wakes it.
 """
@@ -61,7 +63,7 @@ class Reconciler:
         """When STATUS is called next; None when nothing calls for it."""
         self._status_called = 0.0
         self._changes = 0
-        self._gc_due = 0.0
+        self._gc_due = self._gc_allowed = 0.0
         self._wake = asyncio.Event()
         self._first_status = asyncio.Event()
 
@@ -115,6 +117,7 @@ class Reconciler:
             await self._retry([id_ for id_, attempts in self._retries.items() if attempts.due <= now()])
             if self._gc_due <= now():
                 self._gc_due = now() + self._limits.gc_interval
+                self._gc_allowed = now() + self._limits.gc_pause
                 await self._collect_garbage()
             status = [] if self._status is None else [self._status.due]
             due = min([self._gc_due, *status, *(attempts.due for attempts in self._retries.values())])
@@ -133,6 +136,7 @@ class Reconciler:
             self._status = after_failure(attempts, now, self._limits, self._limits.longest_status_pause)
             if attempts.failed == 0:
                 _log.warning("network does not accept pods", extra={"error": error_text})
+                self._gc_due = min(self._gc_due, self._gc_allowed)
 
     async def _retry(self, due: list[str]) -> None:
         if not due:

@@ -224,6 +224,30 @@ async def test_a_status_error_is_the_not_ready_reason_until_it_recovers(node):
         await until(lambda: network.not_ready_reason() == "")
 
 
+async def test_gc_is_called_when_status_begins_to_fail(node, pod):
+    node.network("one")
+    async with reconciled(node, gc_pause=0.5) as network:
+        await until(lambda: len(verbs(node, "GC")) == 1)
+        node.script({"one ADD": NO, "one STATUS": NO})
+        with pytest.raises(Unknown):
+            await network.attach(pod)
+        await until(lambda: len(verbs(node, "GC")) == 2)
+        failed = len(verbs(node, "STATUS"))
+        await until(lambda: len(verbs(node, "STATUS")) > failed)
+        assert len(verbs(node, "GC")) == 2, "not once more while it fails"
+
+
+async def test_gc_because_of_status_waits_for_the_pause_after_the_last_one(node, pod):
+    node.network("one")
+    async with reconciled(node) as network:
+        await until(lambda: len(verbs(node, "GC")) == 1)
+        node.script({"one ADD": NO, "one STATUS": NO})
+        with pytest.raises(Unknown):
+            await network.attach(pod)
+        await until(lambda: "the pool is full" in network.not_ready_reason())
+    assert len(verbs(node, "GC")) == 1
+
+
 async def test_status_is_called_after_events_only(node, pod):
     node.network("one")
     async with reconciled(node) as network:
