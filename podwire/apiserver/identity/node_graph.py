@@ -79,7 +79,7 @@ class NodeGraph:
         if self._refers(node, (resource, namespace, name)):
             return True
         volumes = self._volumes_of_secret.get((namespace, name), ()) if resource == "secrets" else ()
-        return any(self._uses_volume(node, volume) for volume in volumes)
+        return any(self._uses_volume(node, volume) for volume in tuple(volumes))  # which may change meanwhile
 
     def _uses_volume(self, node: str, key: str) -> bool:
         claim = self._volumes.get(key, (None, None))[0]

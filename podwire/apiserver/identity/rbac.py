@@ -98,7 +98,11 @@ _NOTHING = RuleTable()
 
 
 class Roles:
-    """All roles and bindings, by their storage keys."""
+    """All roles and bindings, by their storage keys.
+
+    They change in the event loop, and are asked about in the worker for large requests too: a change replaces the cache
+    of tables, so that a table which was made of what was there before it is not remembered.
+    """
 
     def __init__(self) -> None:
         self._rules: dict[str, tuple[Rule, ...]] = {}
@@ -111,7 +115,7 @@ class Roles:
             self._rules[place] = _read_role(value).rules or ()
         else:
             self._bindings.setdefault(_namespace(place), {})[place] = _read_binding(value)
-        self._tables.clear()
+        self._tables = {}
 
     def drop(self, place: str) -> None:
         self._rules.pop(place, None)
@@ -119,7 +123,7 @@ class Roles:
             bindings.pop(place, None)
             if not bindings:
                 del self._bindings[namespace]
-        self._tables.clear()
+        self._tables = {}
 
     def keep(self, prefix: str, places: Iterable[str]) -> None:
         """Removes everything under a prefix that does not exist any more."""
@@ -155,21 +159,22 @@ class Roles:
         if namespace not in self._bindings:
             return _NOTHING
         key = (user.name, user.groups, namespace)
-        table = self._tables.get(key)
+        tables = self._tables
+        table = tables.get(key)
         if table is None:
             table = RuleTable()
             for rules, reason in self._granted(user, namespace):
                 table.add(rules, reason)
             if len(user.name) + sum(map(len, user.groups)) <= LONGEST_USER:
-                if len(self._tables) >= MOST_USERS:
-                    self._tables.clear()
-                self._tables[key] = table
+                if len(tables) >= MOST_USERS:
+                    tables.clear()
+                tables[key] = table
         return table
 
     def _granted(self, user: User, namespace: str) -> Iterator[tuple[tuple[Rule, ...], str]]:
         """Yields the rules of each role that is bound to a user in a namespace, or cluster-wide, with the reason."""
         groups = frozenset(user.groups)
-        for binding in self._bindings.get(namespace, {}).values():
+        for binding in [*self._bindings.get(namespace, {}).values()]:
             if reason := binding.reason(user.name, groups):
                 yield self._rules.get(binding.role, ()), reason
 

@@ -1,15 +1,13 @@
 """Expressions of a policy: compiled, with the policy's own variables that they speak of."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from podwire.protocols.cel import CompileError, Program, compile_expression, syntax, types
-from podwire.protocols.cel.admission import PARAMS, VARIABLES, composed
-from podwire.protocols.cel.errors import Problem
+from podwire.protocols.cel import Program, compile_expression, syntax, types
+from podwire.protocols.cel.admission import AUTHORIZATION, PARAMS, VARIABLES, composed
+from podwire.protocols.cel.functions import authorization
 from podwire.protocols.cel.types import OPAQUE, STRING, Function, Type
 
-AUTHORIZER = "authorizer"
 JSON_PATCH = (
     Function(
         "jsonpatch.escapeKey",
@@ -20,7 +18,6 @@ JSON_PATCH = (
     ),
 )
 """Functions of mutations: a key as a JSON pointer has it."""
-_NO_AUTHORIZER = "the variable 'authorizer' is not supported: this server asks its authorizer for no policy"
 
 _SIMPLE = {
     type_.name: type_
@@ -50,16 +47,16 @@ def compiled(
     variables: Mapping[str, Type] | None,
     objects: Type = types.DYN,
     functions: tuple[Function, ...] = (),
+    authorizer: bool = True,
 ) -> Expression:
-    """Returns an expression over what a request brings, the parameters if there are any, and the variables before it;
-    None for where there can be no variables. Raises CompileError and Unavailable."""
+    """Returns an expression over what a request brings, the parameters if there are any, the variables before it (None
+    for where there can be no variables), and the authorizer except in messages. Raises CompileError and Unavailable."""
     known = {**VARIABLES, "object": objects, "oldObject": objects, **(PARAMS if params else {})}
     if variables is not None:
         known |= composed(dict(variables))
-    try:
-        program = compile_expression(text, known, functions=functions)
-    except CompileError as error:
-        raise _without_authorizer(text, error) from error
+    if authorizer:
+        known |= AUTHORIZATION
+    program = compile_expression(text, known, functions=(*authorization.FUNCTIONS, *functions))
     spoken = (
         node.field
         for node in syntax.walk(program.tree.root)
@@ -68,14 +65,6 @@ def compiled(
         and node.operand.name == "variables"
     )
     return Expression(program, tuple(dict.fromkeys(spoken)))
-
-
-def _without_authorizer(text: str, error: CompileError) -> CompileError:
-    """Replaces the errors of an expression that uses `authorizer` by one: that it is not supported."""
-    for problem in error.problems:
-        if re.match(rf"undeclared reference to '{AUTHORIZER}\b", problem.message):
-            return CompileError(text, [Problem(problem.line, problem.column, _NO_AUTHORIZER)])
-    return error
 
 
 def cel_go_type(returns: str) -> str:

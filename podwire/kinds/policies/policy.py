@@ -114,7 +114,7 @@ def _validation(validation: Json, compiler: "Compiler") -> Validation:
         validation["expression"],
         compiler.tried(validation["expression"]),
         (validation.get("message") or "").strip(),
-        compiler.tried(message) if message else None,
+        compiler.tried(message, authorizer=False) if message else None,
         Reason(validation.get("reason") or Reason.INVALID),
     )
 
@@ -132,9 +132,11 @@ class Compiler:
         self._types: dict[str, Type] = {}
         self.variables: dict[str, Compiled] = {}
 
-    def compiled(self, text: str, *, composed: bool = True, literals: bool = False) -> Expression:
+    def compiled(
+        self, text: str, *, composed: bool = True, literals: bool = False, authorizer: bool = True
+    ) -> Expression:
         """Raises CompileError and Unavailable. Conditions are not `composed`: they know no variables. Mutations may
-        have message `literals`."""
+        have message `literals`. Expressions of messages have no `authorizer`."""
         variables = self._types if composed else None
         if literals:
             try:
@@ -142,12 +144,17 @@ class Compiler:
             except BadLiteral as error:
                 raise CompileError(text, [Problem(1, 1, str(error))]) from error
         return compiled(
-            text, params=self._params, variables=variables, objects=self._objects, functions=JSON_PATCH * literals
+            text,
+            params=self._params,
+            variables=variables,
+            objects=self._objects,
+            functions=JSON_PATCH * literals,
+            authorizer=authorizer,
         )
 
-    def tried(self, text: str, *, composed: bool = True, literals: bool = False) -> Compiled:
+    def tried(self, text: str, *, composed: bool = True, literals: bool = False, authorizer: bool = True) -> Compiled:
         try:
-            return self.compiled(text, composed=composed, literals=literals)
+            return self.compiled(text, composed=composed, literals=literals, authorizer=authorizer)
         except (CompileError, Unavailable) as error:
             return f"compilation error: compilation failed: {error}"
 

@@ -1,10 +1,22 @@
 """Variables of admission policy expressions: the object as it will be and as it was, the request that
-wants it so, its namespace, and the policy's parameters.
+wants it so, its namespace, the policy's parameters, and the authorizer.
 
 Objects are whatever they are (`dyn`); the request and the namespace have fields that are known.
 """
 
-from podwire.protocols.cel.types import BOOL, DYN, INT, STRING, TIMESTAMP, Type, list_of, map_of, struct
+from podwire.protocols.cel.types import (
+    AUTHORIZER,
+    BOOL,
+    DYN,
+    INT,
+    RESOURCE_CHECK,
+    STRING,
+    TIMESTAMP,
+    Type,
+    list_of,
+    map_of,
+    struct,
+)
 
 _KIND = struct([("group", STRING), ("version", STRING), ("kind", STRING)])
 _RESOURCE = struct([("group", STRING), ("version", STRING), ("resource", STRING)])
@@ -68,6 +80,8 @@ NAMESPACE = struct(
 
 VARIABLES = {"object": DYN, "oldObject": DYN, "request": REQUEST, "namespaceObject": NAMESPACE}
 PARAMS = {"params": DYN}
+REQUEST_RESOURCE = "authorizer.requestResource"
+AUTHORIZATION = {"authorizer": AUTHORIZER, REQUEST_RESOURCE: RESOURCE_CHECK}
 
 
 def composed(variables: dict[str, Type]) -> dict[str, Type]:

@@ -43,7 +43,7 @@ def base_pool(opaque_field: str = "") -> DescriptorPool:
     for package in sorted({opaque.name.rpartition(".")[0] for opaque in OPAQUE}):
         file = descriptor_pb2.FileDescriptorProto(name=f"{package}.proto", package=package, syntax="proto3")
         for opaque in OPAQUE:
-            if opaque.name.startswith(f"{package}."):
+            if opaque.name.rpartition(".")[0] == package:
                 message = file.message_type.add(name=opaque.name.rpartition(".")[2])
                 if opaque_field:
                     message.field.add(name=opaque_field, number=1, type=_Field.TYPE_STRING, label=_Field.LABEL_OPTIONAL)

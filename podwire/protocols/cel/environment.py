@@ -22,6 +22,7 @@ from podwire.protocols.cel.errors import OVERLOAD, Unavailable
 from podwire.protocols.cel.functions import (
     Function,
     Opaque,
+    authorization,
     formats,
     lists,
     networks,
@@ -56,7 +57,14 @@ _SIMPLE = {
 _TEXT = "text"
 _OPAQUE: Mapping[str, Opaque] = {
     opaque.type.name: opaque
-    for opaque in (formats.OPAQUE, *networks.OPAQUE, quantities.OPAQUE, urls.OPAQUE, versions.OPAQUE)
+    for opaque in (
+        *authorization.OPAQUE,
+        formats.OPAQUE,
+        *networks.OPAQUE,
+        quantities.OPAQUE,
+        urls.OPAQUE,
+        versions.OPAQUE,
+    )
 }
 _BY_PYTHON = {python: opaque for opaque in _OPAQUE.values() for python in opaque.python}
 _PLAIN = ("bool", "bytes", "double", "int", "string")

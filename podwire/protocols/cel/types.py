@@ -34,13 +34,19 @@ INT = Type("int")
 STRING = Type("string")
 TIMESTAMP = Type("timestamp")
 
+AUTHORIZER = Type("kubernetes.authorization.Authorizer")
 CIDR = Type("net.CIDR")
+DECISION = Type("kubernetes.authorization.Decision")
 FORMAT = Type("kubernetes.NamedFormat")
+GROUP_CHECK = Type("kubernetes.authorization.GroupCheck")
 IP = Type("net.IP")
+PATH_CHECK = Type("kubernetes.authorization.PathCheck")
 QUANTITY = Type("kubernetes.Quantity")
+RESOURCE_CHECK = Type("kubernetes.authorization.ResourceCheck")
 SEMVER = Type("kubernetes.Semver")
 URL = Type("kubernetes.URL")
-OPAQUE = (CIDR, FORMAT, IP, QUANTITY, SEMVER, URL)
+_AUTHORIZATION = (AUTHORIZER, DECISION, GROUP_CHECK, PATH_CHECK, RESOURCE_CHECK)
+OPAQUE = (CIDR, FORMAT, IP, QUANTITY, SEMVER, URL, *_AUTHORIZATION)
 """Types that only functions look into."""
 
 

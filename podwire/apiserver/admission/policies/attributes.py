@@ -11,6 +11,8 @@ from podwire.apiserver.identity.users import User
 from podwire.kinds.policies.matching import Target
 from podwire.kinds.resource import Resource
 from podwire.kinds.stored import Object
+from podwire.protocols.cel.admission import REQUEST_RESOURCE
+from podwire.protocols.cel.functions.authorization import Principal, ResourceCheck
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.storage import Item
 
@@ -52,7 +54,19 @@ class RequestAttributes:
             "request": self.request(resource.kind),
             "namespaceObject": _namespace(namespace),
             "params": params,
+            **self._authorization,
         }
+
+    @cached_property
+    def _authorization(self) -> Mapping[str, Any]:
+        """The variables through which expressions ask the authorizer about the user."""
+        from podwire.protocols.cel.environment import kept  # noqa: PLC0415 - protobuf, which comes with the first policy
+
+        user, target = self.operation.user, self.target
+        principal = Principal(user.name, user.uid, user.groups, dict(user.extra))
+        kind, part = target.kind, target.subresource
+        requested = ResourceCheck(principal, kind.group, kind.resource, part, target.namespace, target.name)
+        return {"authorizer": kept(principal), REQUEST_RESOURCE: kept(requested)}
 
     def _seen_as(self, resource: Resource, obj: Object | None) -> Object | None:
         own = self.operation.resource

@@ -87,7 +87,7 @@ class MutatingPolicies(AdmissionPlugin):
                 if reinvocation.skips(operation, key):
                     continue
                 try:
-                    changed = await offload.run(self._mutate, policy, request, seen_as, namespace, parameter)
+                    changed = await request.evaluate(self._mutate, policy, request, seen_as, namespace, parameter)
                 except MutationFailed as failure:
                     self._refuse(operation, policy, binding, str(failure))
                     changed = False

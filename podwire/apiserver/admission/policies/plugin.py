@@ -10,7 +10,6 @@ from podwire.apiserver.admission.policies.params import Misconfigured, Parameter
 from podwire.apiserver.admission.policies.requests import MatchedRequest, Versions
 from podwire.apiserver.ports import Store
 from podwire.apiserver.registry import Registry
-from podwire.apiserver.request import offload
 from podwire.kinds.policies.evaluation import Outcome, evaluate
 from podwire.kinds.policies.policy import Binding, Policy
 from podwire.kinds.resource import Resource
@@ -39,8 +38,8 @@ def bound(policies: Iterable[Policy], bindings: Iterable[Binding]) -> tuple[Boun
 class Policies(AdmissionPlugin):
     """Runs the policies that match a request."""
 
-    def __init__(self, store: Store, registry: Registry, versions: Versions | None = None) -> None:
-        self.versions = versions or Versions(store, registry)
+    def __init__(self, store: Store, registry: Registry, versions: Versions) -> None:
+        self.versions = versions
         self.parameters = Parameters(store, registry)
         self.bound: tuple[BoundPolicy, ...] = ()
         """The active policies."""
@@ -99,7 +98,7 @@ class _Evaluation:
                 continue
             namespace = await request.own_namespace() if policy.needs_namespace and not target.is_namespace else None
             for parameter in given:
-                outcome = await offload.run(self._evaluate, policy, matching, namespace, parameter)
+                outcome = await request.evaluate(self._evaluate, policy, matching, namespace, parameter)
                 self.decision.take(operation, policy, binding, outcome)
 
     def _evaluate(self, policy: Policy, seen_as: Resource, namespace: Object | None, params: Object | None) -> Outcome:

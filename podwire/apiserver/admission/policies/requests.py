@@ -1,24 +1,31 @@
 """A request that policies and webhooks are matched with; what several of them need is loaded once."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, partial
+from typing import ParamSpec, TypeVar
 
 from podwire.apiserver.admission.chain import Operation
 from podwire.apiserver.admission.policies.attributes import RequestAttributes
+from podwire.apiserver.identity.authorization import Attributes, Authorizer
+from podwire.apiserver.identity.users import User
 from podwire.apiserver.ports import Store
+from podwire.apiserver.read.selection import exact_fields
 from podwire.apiserver.registry import Registry
+from podwire.apiserver.request import offload
 from podwire.kinds.policies.matching import Constraints
 from podwire.kinds.resource import PREFIX, Resource
 from podwire.kinds.stored import Object, unpack
+from podwire.protocols.cel.functions.authorization import PathCheck, ResourceCheck, Verdict, asking
 from podwire.protocols.k8sapi.kinds import Kind
 
 
 class Versions:
-    """The versions of each resource, as the registry has them."""
+    """The versions of each resource, as the registry has them; and what else requests are matched with."""
 
-    def __init__(self, store: Store, registry: Registry) -> None:
+    def __init__(self, store: Store, registry: Registry, authorizer: Authorizer) -> None:
         self.store = store
+        self.ask = partial(_ask, authorizer)
         self._registry = registry
         self._versions: tuple[int, Mapping[str, Sequence[Resource]]] = (-1, {})
 
@@ -32,6 +39,31 @@ class Versions:
         alike = self._versions[1].get(resource.prefix) or ()
         others = (other for other in alike if other.kind is not resource.kind)
         return [other for other in others if not part or other.kind.subresource(part) is not None]
+
+
+def _ask(authorizer: Authorizer, check: PathCheck | ResourceCheck, verb: str) -> Verdict:
+    """Decides about a check of an expression. Neither roles nor the rules for nodes look at label selectors."""
+    principal = check.principal
+    user = User(principal.name, principal.uid, principal.groups, principal.extra)
+    if isinstance(check, PathCheck):
+        asked = Attributes(verb=verb, path=check.path)
+    else:
+        asked = Attributes(
+            verb=verb,
+            group=check.group,
+            version="*",
+            resource=check.resource,
+            subresource=check.subresource,
+            namespace=check.namespace,
+            name=check.name,
+            fields=exact_fields(check.field_selector),
+        )
+    decision = authorizer.check(user, asked)
+    return Verdict(decision.allowed, decision.reason)
+
+
+P = ParamSpec("P")
+Result = TypeVar("Result")
 
 
 class MatchedRequest:
@@ -53,6 +85,11 @@ class MatchedRequest:
         if selective and not constraints.namespaces.matches(await self._labels()):
             return None
         return self.attributes.operation.resource if kind is self.target.kind else self._others[kind]
+
+    async def evaluate(self, function: Callable[P, Result], *args: P.args, **kwargs: P.kwargs) -> Result:
+        """Returns the result of a function that runs expressions, which may ask the server's authorizer."""
+        with asking(self._versions.ask):
+            return await offload.run(function, *args, **kwargs)
 
     @cached_property
     def _others(self) -> Mapping[Kind, Resource]:

@@ -60,7 +60,8 @@ class Webhooks(AdmissionPlugin):
         if seen_as is None or webhook.conditions is None:
             return seen_as
         try:
-            met = await offload.run(meets_conditions, webhook.conditions, request.attributes.known(seen_as, None, None))
+            known = request.attributes.known(seen_as, None, None)
+            met = await request.evaluate(meets_conditions, webhook.conditions, known)
         except Spent:
             met = Failure("running out of cost budget") if webhook.fails else False
         operation = request.attributes.operation

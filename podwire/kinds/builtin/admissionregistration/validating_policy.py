@@ -130,7 +130,8 @@ def _validation(given: Object, compiler: Compiler, path: str, errors: Errors) ->
     if expression and not expression.strip():
         errors.append(invalid(f"{path}.messageExpression", expression, "must be non-empty if specified"))
     elif expression:
-        expression_errors(expression, ("string",), compiler, f"{path}.messageExpression", errors)
+        where = f"{path}.messageExpression"
+        expression_errors(expression, ("string",), compiler, where, errors, authorizer=False)
     if message and not message.strip():
         errors.append(invalid(f"{path}.message", message, "message must be non-empty if specified"))
     elif "\n" in message.strip() or "\r" in message.strip():
@@ -174,10 +175,11 @@ def expression_errors(
     errors: Errors,
     *,
     composed: bool = True,
+    authorizer: bool = True,
 ) -> None:
     """Checks that the expression compiles and has one of the result types."""
     try:
-        result = compiler.compiled(text, composed=composed).program.returns
+        result = compiler.compiled(text, composed=composed, authorizer=authorizer).program.returns
     except CompileError as error:
         errors.append(invalid(path, text, f"compilation failed: {error}"))
         return

@@ -281,14 +281,44 @@ NOTHING = "Required value: validations or auditAnnotations must contain at least
         ),
         pytest.param(
             policy(validations=[{"expression": "authorizer.group('').resource('pods').check('get').allowed()"}]),
+            [],
+            id="the authorizer",
+        ),
+        pytest.param(
+            policy(validations=[{"expression": "authorizer.resource('pods').check('get').allowed()"}]),
             [
                 (
                     "spec.validations[0].expression: Invalid value: "
-                    "\"authorizer.group('').resource('pods').check('get').allowed()\": compilation failed: "
-                    "ERROR: <input>:1:1: the variable 'authorizer' is not supported"
+                    "\"authorizer.resource('pods').check('get').allowed()\": compilation failed: "
+                    "ERROR: <input>:1:20: found no matching overload for 'resource'"
                 )
             ],
-            id="the authorizer",
+            id="the authorizer without a group",
+        ),
+        pytest.param(
+            policy(validations=[{"expression": "authorizer.path('/x').check('get')"}]),
+            [
+                (
+                    "spec.validations[0].expression: Invalid value: \"authorizer.path('/x').check('get')\": "
+                    "must evaluate to bool"
+                )
+            ],
+            id="a decision of the authorizer",
+        ),
+        pytest.param(
+            policy(
+                validations=[
+                    {"expression": "false", "messageExpression": "authorizer.path('/x').check('get').reason()"}
+                ]
+            ),
+            [
+                (
+                    "spec.validations[0].messageExpression: Invalid value: "
+                    "\"authorizer.path('/x').check('get').reason()\": compilation failed: "
+                    "ERROR: <input>:1:1: undeclared reference to 'authorizer'"
+                )
+            ],
+            id="the authorizer in a message",
         ),
         pytest.param(
             policy(auditAnnotations=[{"key": "a b", "valueExpression": "1"}, {"key": "c", "valueExpression": ""}]),
