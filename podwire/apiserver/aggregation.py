@@ -9,7 +9,7 @@ are announced from what it said last.
 import asyncio
 import logging
 import string
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ from podwire.apiserver.engine import Engine
 from podwire.apiserver.identity.users import MASTERS, SYSTEM, User
 from podwire.apiserver.ports import AggregatedServer, AggregatedServers, Unreachable
 from podwire.apiserver.read.informer import follow
-from podwire.apiserver.service_endpoints import ServiceEndpoints
+from podwire.apiserver.service_endpoints import SERVICES, SLICES, ServiceEndpoints
 from podwire.apiserver.write.updates import Write
 from podwire.kinds.builtin.small import LOCAL_MESSAGE, LOCAL_REASON
 from podwire.kinds.policies.webhook import client_config_of
@@ -33,7 +33,7 @@ from podwire.protocols.storage import Change, Item, StorageError
 _log = logging.getLogger("podwire.apiserver.aggregation")
 
 CHECK_SECONDS = 10.0
-"""Between two checks of all servers."""
+"""Between two checks of all servers; changes of an APIService, its Service or its EndpointSlices do not wait."""
 _AGGREGATOR = User("system:kube-aggregator", groups=(MASTERS,))
 _OWN = ("authorization", "impersonate-", "x-remote-")
 """Beginnings of headers that are the client's to this server and not to the next one."""
@@ -64,13 +64,19 @@ class Aggregator:
         self._by_version: dict[tuple[str, str], Object] = {}
         self._available: set[str] = set()
         self._kinds: dict[str, tuple[Kind, ...]] = {}
+        self._due: set[str] = set()
+        """Storage keys of the APIServices that are to be checked."""
+        self._checking: set[str] = set()
         self._changed = asyncio.Event()
 
     async def run(self) -> None:
         """Runs until cancelled."""
         async with asyncio.TaskGroup() as parts:
             parts.create_task(follow(self._engine.store, self._resource.prefix, self._on_list, self._on_change))
-            parts.create_task(self._check_all())
+            for prefix in (SERVICES, SLICES):
+                parts.create_task(follow(self._engine.store, prefix, self._on_endpoints, self._on_endpoint))
+            parts.create_task(self._check_when_due())
+            parts.create_task(self._check_regularly())
 
     def find(self, group: str, version: str) -> Object | None:
         """Returns the APIService that serves a group and version elsewhere."""
@@ -96,12 +102,33 @@ class Aggregator:
     async def _on_list(self, items: list[Item]) -> None:
         self._services = {item.key: unpack(item) for item in items}
         self._update()
+        self._check(self._services)
 
     async def _on_change(self, change: Change) -> None:
-        self._services.pop(change.key, None)
+        before = self._services.pop(change.key, None)
         if change.item is not None:
             self._services[change.key] = unpack(change.item)
         self._update()
+        if change.item is not None and (before is None or before["spec"] != self._services[change.key]["spec"]):
+            self._check([change.key])
+
+    async def _on_endpoints(self, _items: list[Item]) -> None:
+        self._check(self._services)
+
+    async def _on_endpoint(self, change: Change) -> None:
+        """Checks the APIServices that a Service or an EndpointSlice may concern: it is in their Service's namespace and
+        contains its name."""
+        item = change.item or change.previous
+        if not self._by_version or item is None:
+            return
+        namespace = change.key.rsplit("/", 2)[-2]
+        self._check(
+            key
+            for key, obj in self._services.items()
+            if (reference := obj["spec"].get("service"))
+            and reference.get("namespace") == namespace
+            and reference.get("name", "").encode() in item.value
+        )
 
     def _update(self) -> None:
         remote = [obj for obj in self._services.values() if obj["spec"].get("service")]
@@ -109,7 +136,6 @@ class Aggregator:
         names = {obj["metadata"]["name"] for obj in remote}
         self._available &= names
         self._announce({name: kinds for name, kinds in self._kinds.items() if name in names})
-        self._changed.set()
 
     def _announce(self, kinds: dict[str, tuple[Kind, ...]]) -> None:
         if kinds != self._kinds:
@@ -117,16 +143,33 @@ class Aggregator:
             registry = self._engine.registry
             registry.announce([kind for several in kinds.values() for kind in several])
 
-    async def _check_all(self) -> None:
+    def _check(self, keys: Iterable[str]) -> None:
+        self._due.update(keys)
+        self._changed.set()
+
+    async def _check_regularly(self) -> None:
         while True:
-            self._changed.clear()
-            for service in list(self._services.values()):
+            await asyncio.sleep(CHECK_SECONDS)
+            self._check(self._services)
+
+    async def _check_when_due(self) -> None:
+        """Checks servers beside each other, so that a slow one delays no other; and each one once at a time."""
+        async with asyncio.TaskGroup() as checks:
+            while True:
+                await self._changed.wait()
+                self._changed.clear()
+                for key in self._due - self._checking:
+                    self._due.discard(key)
+                    self._checking.add(key)
+                    checks.create_task(self._check_one(key))
+
+    async def _check_one(self, key: str) -> None:
+        try:
+            if (service := self._services.get(key)) is not None:
                 await self._write(service, await self._checked(service))
-            try:
-                async with asyncio.timeout(CHECK_SECONDS):
-                    await self._changed.wait()
-            except TimeoutError:
-                continue
+        finally:
+            self._checking.discard(key)
+            self._changed.set()
 
     async def _checked(self, service: Object) -> Condition:
         """Checks one server; what it serves is announced while it is available."""

@@ -22,7 +22,7 @@ from podwire.kinds.stored import Object, unpack
 from podwire.protocols.k8sapi.status import ApiError, Reason, not_found
 
 SERVICE_NAME = "kubernetes.io/service-name"
-_SERVICES, _SLICES, _PODS = f"{PREFIX}services/specs/", f"{PREFIX}endpointslices/", f"{PREFIX}pods/"
+SERVICES, SLICES, _PODS = f"{PREFIX}services/specs/", f"{PREFIX}endpointslices/", f"{PREFIX}pods/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +72,14 @@ class ServiceEndpoints:
         raise no_endpoints(name)
 
     async def _service(self, namespace: str, name: str) -> Object:
-        item = await self._store.get(f"{_SERVICES}{namespace}/{name}")
+        item = await self._store.get(f"{SERVICES}{namespace}/{name}")
         if item is None:
             raise not_found("services", name)
         return unpack(item)
 
     async def _ready(self, namespace: str, name: str, port_name: str) -> AsyncIterator[tuple[str, Endpoint, Object]]:
         """Yields the family, endpoint and targetRef of each ready endpoint."""
-        page = await self._store.list(f"{_SLICES}{namespace}/")
+        page = await self._store.list(f"{SLICES}{namespace}/")
         needle = name.encode()
         for item in page.items:
             if needle not in item.value:  # saves decoding the slices of other services

@@ -1,5 +1,6 @@
 """Aggregated API servers: availability, forwarding as the front proxy, discovery. A real server over TLS."""
 
+import asyncio
 import base64
 import contextlib
 import ssl
@@ -10,12 +11,13 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from podwire.apiserver import Pki
+from podwire.apiserver import Pki, aggregation
 from podwire.cluster.aggregation_proxy import aggregation_proxy
 from podwire.protocols.k8sapi.server_side import Stream
 from tests.apiserver.support import Api, answer_when
 
 SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
+SLICE = "/registry/endpointslices/wardle/api-1"
 FLUNDERS = "/apis/wardle.example.com/v1/namespaces/default/flunders"
 RESOURCES = {
     "kind": "APIResourceList",
@@ -41,6 +43,8 @@ class Extension:
         self.requests: list[tuple[str, str, dict[str, list[str]]]] = []
         self.clients: set[str] = set()
         self.discovery_status = 200
+        self.slow = asyncio.Event()
+        """Set when the slow group was asked for; it never answers."""
 
     async def handle(self, request: web.Request) -> web.Response:
         assert request.transport is not None
@@ -50,6 +54,9 @@ class Extension:
         headers = {name.lower(): request.headers.getall(name) for name in request.headers}
         if request.path == "/apis/wardle.example.com/v1":
             return web.json_response(RESOURCES, status=self.discovery_status)
+        if request.path == "/apis/slow.example.com/v1":
+            self.slow.set()
+            await asyncio.Event().wait()
         self.requests.append((request.method, request.path_qs, headers))
         body = (await request.read()).decode()
         return web.json_response({"kind": "Flunder", "sent": body, "method": request.method}, status=201)
@@ -84,11 +91,11 @@ async def api(serve, front) -> AsyncIterator[Api]:
         yield await serve(aggregated=await stack.enter_async_context(aggregation_proxy(front)))
 
 
-def api_service(pki: Pki) -> dict[str, Any]:
+def api_service(pki: Pki, group: str = "wardle.example.com") -> dict[str, Any]:
     return {
-        "metadata": {"name": "v1.wardle.example.com"},
+        "metadata": {"name": f"v1.{group}"},
         "spec": {
-            "group": "wardle.example.com",
+            "group": group,
             "version": "v1",
             "groupPriorityMinimum": 1000,
             "versionPriority": 10,
@@ -110,7 +117,7 @@ async def expose(api: Api, extension: Extension) -> None:
         "ports": [{"name": "", "port": extension.port}],
         "endpoints": [{"addresses": ["127.0.0.1"]}],
     }
-    await api.store.create("/registry/endpointslices/wardle/api-1", msgspec.json.encode(endpoints))
+    await api.store.create(SLICE, msgspec.json.encode(endpoints))
 
 
 async def available(api: Api, reason: str) -> dict[str, Any]:
@@ -195,6 +202,33 @@ async def test_a_server_that_fails_discovery_is_unavailable(api, pki, extension)
 
     assert "failing or missing response from https://127.0.0.1:" in condition["message"]
     assert (await api.get(FLUNDERS)).status == 503
+
+
+async def test_a_slow_server_does_not_delay_the_check_of_others(api, pki, extension):
+    await expose(api, extension)
+    await api.made(SERVICES, api_service(pki, "slow.example.com"))
+    async with asyncio.timeout(10):
+        await extension.slow.wait()
+    await api.made(SERVICES, api_service(pki))
+
+    await available(api, "Passed")
+
+    assert (await api.get(f"{SERVICES}/v1.slow.example.com")).body["status"] == {}
+
+
+async def test_a_change_of_the_service_or_its_endpoints_is_noticed_at_once(api, pki, extension, monkeypatch):
+    monkeypatch.setattr(aggregation, "CHECK_SECONDS", 3600.0)
+    await api.made(SERVICES, api_service(pki))
+    await available(api, "ServiceNotFound")
+    await expose(api, extension)
+    await available(api, "Passed")
+    slice_ = await api.store.get(SLICE)
+    await api.store.delete(SLICE, expected=slice_.revision)
+    assert (await available(api, "MissingEndpoints"))["status"] == "False"
+    await api.store.create(SLICE, slice_.value)
+    await available(api, "Passed")
+    await api.delete("/api/v1/namespaces/wardle/services/api")
+    await available(api, "ServiceNotFound")
 
 
 async def test_rights_are_checked_here(api, pki, extension):
