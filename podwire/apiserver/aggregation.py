@@ -3,7 +3,7 @@
 The user of a request is authenticated and authorized here, and named to the other server by headers, which it believes
 because of the client certificate of the front proxy (ConfigMap kube-system/extension-apiserver-authentication). The
 user's own credentials are not forwarded. An APIService is Available while its server answers discovery; its resources
-are announced from what it said last.
+are announced from what it said last, and its OpenAPI v3 document is listed beside our own and forwarded.
 """
 
 import asyncio
@@ -23,6 +23,7 @@ from podwire.apiserver.service_endpoints import SERVICES, SLICES, ServiceEndpoin
 from podwire.apiserver.write.updates import Write
 from podwire.kinds.builtin.small import LOCAL_MESSAGE, LOCAL_REASON
 from podwire.kinds.policies.webhook import client_config_of
+from podwire.kinds.schema import OpenApi
 from podwire.kinds.stored import Object, unpack
 from podwire.objects.times import rfc3339
 from podwire.protocols.k8sapi.kinds import Kind, Subresource
@@ -55,8 +56,9 @@ PASSED = Condition(True, "Passed", "all checks passed")
 class Aggregator:
     """Follows APIServices, checks their servers and forwards requests."""
 
-    def __init__(self, engine: Engine, servers: AggregatedServers | None) -> None:
+    def __init__(self, engine: Engine, openapi: OpenApi, servers: AggregatedServers | None) -> None:
         self._engine = engine
+        self._openapi = openapi
         self._servers = servers
         self._endpoints = ServiceEndpoints(engine.store)
         self._resource = engine.registry.builtin("apiregistration.k8s.io", "apiservices")
@@ -64,6 +66,8 @@ class Aggregator:
         self._by_version: dict[tuple[str, str], Object] = {}
         self._available: set[str] = set()
         self._kinds: dict[str, tuple[Kind, ...]] = {}
+        self._documents: dict[str, str] = {}
+        """Addresses of the OpenAPI v3 documents of APIServices."""
         self._due: set[str] = set()
         """Storage keys of the APIServices that are to be checked."""
         self._checking: set[str] = set()
@@ -81,6 +85,13 @@ class Aggregator:
     def find(self, group: str, version: str) -> Object | None:
         """Returns the APIService that serves a group and version elsewhere."""
         return self._by_version.get((group, version))
+
+    def find_document(self, path: str) -> Object | None:
+        """Returns the APIService that has the document of a path such as `/openapi/v3/apis/example.com/v1`."""
+        beginning, _, named = path.partition("/openapi/v3/apis/")
+        group, _, version = named.partition("/")
+        service = self.find(group, version) if named and not beginning else None
+        return service if service is not None and service["metadata"]["name"] in self._documents else None
 
     async def answer(self, service: Object, request: Request, user: User) -> Answer:
         """Forwards a request; 503 while the server is not available."""
@@ -136,12 +147,19 @@ class Aggregator:
         names = {obj["metadata"]["name"] for obj in remote}
         self._available &= names
         self._announce({name: kinds for name, kinds in self._kinds.items() if name in names})
+        self._list_documents({name: url for name, url in self._documents.items() if name in names})
 
     def _announce(self, kinds: dict[str, tuple[Kind, ...]]) -> None:
         if kinds != self._kinds:
             self._kinds = kinds
             registry = self._engine.registry
             registry.announce([kind for several in kinds.values() for kind in several])
+
+    def _list_documents(self, documents: dict[str, str]) -> None:
+        self._documents = documents
+        self._openapi.elsewhere = {
+            url.removeprefix("/openapi/v3/").partition("?")[0]: url for url in documents.values()
+        }
 
     def _check(self, keys: Iterable[str]) -> None:
         self._due.update(keys)
@@ -166,7 +184,10 @@ class Aggregator:
     async def _check_one(self, key: str) -> None:
         try:
             if (service := self._services.get(key)) is not None:
-                await self._write(service, await self._checked(service))
+                condition = await self._checked(service)
+                await self._write(service, condition)
+                if condition is PASSED:
+                    await self._find_document(service)
         finally:
             self._checking.discard(key)
             self._changed.set()
@@ -205,6 +226,24 @@ class Aggregator:
             self._available.add(name)
             self._announce({**self._kinds, name: kinds})
         return PASSED
+
+    async def _find_document(self, service: Object) -> None:
+        """Lists the OpenAPI v3 document of a server; one that does not answer keeps the document that it had."""
+        name, (group, version) = service["metadata"]["name"], _version_of(service)
+        path = f"apis/{group}/{version}"
+        try:
+            if self._servers is None:
+                return
+            status, body = await self._servers.fetch(await self._server(service), "/openapi/v3", identity(_AGGREGATOR))
+            url = msgspec.json.decode(body)["paths"][path]["serverRelativeURL"] if status == 200 else None
+        except (Unreachable, ApiError):
+            return
+        except (msgspec.MsgspecError, LookupError, TypeError):
+            url = None
+        documents = {other: known for other, known in self._documents.items() if other != name}
+        if isinstance(url, str) and url.partition("?")[0] == f"/openapi/v3/{path}" and name in self._available:
+            documents[name] = url
+        self._list_documents(documents)
 
     async def _server(self, service: Object) -> AggregatedServer:
         """Returns where the server of an APIService is. Raises ApiError without a ready endpoint."""

@@ -222,7 +222,7 @@ def assemble(store: Store, pki: Pki, clock: Clock, settings: Settings | None = N
     audit = None
     if settings.audit is not None and settings.audit_sink is not None:
         audit = Audit(settings.audit, settings.audit_sink, clock)
-    aggregator = Aggregator(engine, settings.aggregated)
+    aggregator = Aggregator(engine, openapi, settings.aggregated)
     server = ApiServer(engine, endpoints, flow_control, audit, settings.metrics, aggregator)
     return Assembled(
         server=server,

@@ -225,8 +225,8 @@ class ApiServer:
         kind = call.resource.kind
         return converting.get((kind.group, kind.version, kind.resource), self._engine)
 
-    async def _endpoint(self, request: Request, user: User, notes: "_Notes") -> Response:
-        """These take no seat: they wait for nothing but a document that is being rendered."""
+    async def _endpoint(self, request: Request, user: User, notes: "_Notes") -> Answer:
+        """These take no seat: they wait only for a document that is being rendered, or that another server has."""
         attributes = Attributes(verb=request.method.lower(), path=request.path)
         request = self._begin_audit(request, user, attributes, notes)
         notes.headers += self._flow_control.classify(user, attributes).headers
@@ -236,6 +236,8 @@ class ApiServer:
         if request.path == METRICS:
             for resource in self._engine.registry.resources:
                 self._meter.objects(resource.kind, await self._work.count(resource.prefix))
+        if self._aggregator and (service := self._aggregator.find_document(request.path)) is not None:
+            return await self._aggregator.answer(service, request, user)
         return await self._endpoints.answer(request)
 
     def _authorize(self, user: User, attributes: Attributes, notes: "_Notes") -> None:

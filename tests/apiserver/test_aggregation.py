@@ -18,6 +18,7 @@ from tests.apiserver.support import Api, answer_when
 
 SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
 SLICE = "/registry/endpointslices/wardle/api-1"
+DOCUMENT = "/openapi/v3/apis/wardle.example.com/v1"
 FLUNDERS = "/apis/wardle.example.com/v1/namespaces/default/flunders"
 RESOURCES = {
     "kind": "APIResourceList",
@@ -43,6 +44,7 @@ class Extension:
         self.requests: list[tuple[str, str, dict[str, list[str]]]] = []
         self.clients: set[str] = set()
         self.discovery_status = 200
+        self.openapi: dict[str, Any] = {}
         self.slow = asyncio.Event()
         """Set when the slow group was asked for; it never answers."""
 
@@ -57,6 +59,8 @@ class Extension:
         if request.path == "/apis/slow.example.com/v1":
             self.slow.set()
             await asyncio.Event().wait()
+        if request.path == "/openapi/v3":
+            return web.json_response(self.openapi, status=200 if self.openapi else 404)
         self.requests.append((request.method, request.path_qs, headers))
         body = (await request.read()).decode()
         return web.json_response({"kind": "Flunder", "sent": body, "method": request.method}, status=201)
@@ -164,6 +168,44 @@ async def test_resources_are_announced(api, pki, extension):
     await api.delete(f"{SERVICES}/v1.wardle.example.com")
     await answer_when(lambda: api.get("/apis/wardle.example.com/v1"), lambda reply: reply.status == 404)
     assert (await api.get(FLUNDERS)).status == 404
+
+
+async def test_openapi_v3_documents_are_listed_and_forwarded(api, pki, extension):
+    url = f"{DOCUMENT}?hash=AB"
+    extension.openapi = {
+        "paths": {
+            "apis/wardle.example.com/v1": {"serverRelativeURL": url},
+            "apis/apps/v1": {"serverRelativeURL": "/openapi/v3/apis/apps/v1?hash=theirs"},
+        }
+    }
+    await expose(api, extension)
+    own = (await api.get("/openapi/v3")).body["paths"]
+    assert (await api.get(DOCUMENT)).status == 404
+    await api.made(SERVICES, api_service(pki))
+    await available(api, "Passed")
+
+    theirs = {"apis/wardle.example.com/v1": {"serverRelativeURL": url}}
+    await answer_when(lambda: api.get("/openapi/v3"), lambda reply: reply.body["paths"] == {**own, **theirs})
+    answer = await api.ask("GET", url)
+
+    assert isinstance(answer, Stream)
+    assert b'"Flunder"' in b"".join([chunk async for chunk in answer.chunks])
+    [(method, path, sent)] = extension.requests
+    assert (method, path.partition("?")[0], sent["x-remote-user"]) == ("GET", DOCUMENT, ["kubernetes-admin"])
+    await api.delete(f"{SERVICES}/v1.wardle.example.com")
+    await answer_when(lambda: api.get("/openapi/v3"), lambda reply: reply.body["paths"] == own)
+    assert (await api.get(DOCUMENT)).status == 404
+
+
+@pytest.mark.parametrize(
+    "openapi", [{"paths": []}, {"paths": {"apis/wardle.example.com/v1": {"serverRelativeURL": 1}}}]
+)
+async def test_a_server_without_a_valid_openapi_index_is_available(api, pki, extension, openapi):
+    extension.openapi = openapi
+    await expose(api, extension)
+    await api.made(SERVICES, api_service(pki))
+    await available(api, "Passed")
+    assert "apis/wardle.example.com/v1" not in (await api.get("/openapi/v3")).body["paths"]
 
 
 async def test_a_server_that_is_not_there_is_unavailable(api, pki, extension):

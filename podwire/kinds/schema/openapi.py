@@ -6,7 +6,7 @@ has the document needs rendering. Rendering works on what it is handed, so that 
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -53,6 +53,8 @@ class OpenApi:
         self._custom = CustomComponents(self._definitions)
         self._rendered: dict[str, Document] = {}
         """By hash."""
+        self.elsewhere: Mapping[str, str] = {}
+        """Addresses of v3 documents that other servers have, by path; for the index."""
         self.replace_custom(())
 
     def replace_custom(self, kinds: Iterable[tuple[Kind, dict[str, Any]]]) -> None:
@@ -69,11 +71,9 @@ class OpenApi:
 
     def index(self) -> bytes:
         """`/openapi/v3`."""
-        urls = {
-            path: {"serverRelativeURL": f"/openapi/v3/{path}?hash={self._hashes[path]}"}
-            for path in sorted(self._hashes)
-        }
-        return msgspec.json.encode({"paths": urls})
+        own = {path: f"/openapi/v3/{path}?hash={digest}" for path, digest in self._hashes.items()}
+        urls = sorted({**self.elsewhere, **own}.items())
+        return msgspec.json.encode({"paths": {path: {"serverRelativeURL": url} for path, url in urls}})
 
     def document(self, path: str, hash: str = "") -> Document | None:  # noqa: A002 - the query parameter's name
         """`/openapi/v3/<path>`: api/v1, apis/apps/v1. A client that names the hash may keep it for ever."""
