@@ -16,6 +16,8 @@ from podwire.protocols.k8sapi.watch import Object
 
 NAMESPACE = "default"
 COMMAND = ["sh", "-c", "trap 'exit 0' TERM; sleep 1000000 & wait"]
+JOB_SECONDS = 1.0
+"""For each Job at most, on a slow machine."""
 DEPLOYMENTS, JOBS = BUILTIN["apps/v1", "Deployment"], BUILTIN["batch/v1", "Job"]
 _LINE = re.compile(r"^apiserver_request_total\{(.*)\} (\d+)", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
@@ -82,7 +84,7 @@ class Workloads:
         done: set[str] = set()
         watching = await self._client.watch(JOBS, Scope(namespace=NAMESPACE))
         creating = asyncio.create_task(self._create_jobs(names))
-        async with asyncio.timeout(DEADLINE * 4):
+        async with asyncio.timeout(DEADLINE * 4 + count * JOB_SECONDS):
             async for frame in watching:
                 meta, status = frame.object["metadata"], frame.object.get("status") or {}
                 if meta.get("name") in names and status.get("completionTime"):
@@ -102,7 +104,7 @@ class Workloads:
             await self._client.delete(kind, name, NAMESPACE, propagation=Propagation.FOREGROUND)
         else:
             await self._client.delete_collection(kind, Scope(namespace=NAMESPACE), propagation=Propagation.FOREGROUND)
-        async with asyncio.timeout(DEADLINE * 4):
+        async with asyncio.timeout(DEADLINE * 10):
             while await self._pods():  # noqa: ASYNC110 - a measurement does not rely on events
                 await asyncio.sleep(0.1)
 

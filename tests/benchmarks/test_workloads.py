@@ -5,6 +5,7 @@ from benchmarks import workloads
 
 def test_a_short_run_measures_workloads_and_counts_their_requests(monkeypatch):
     monkeypatch.setattr(workloads, "IDLE", 1.0)
+    monkeypatch.setattr(workloads, "JOBS", 2)
     figures = {figure.what: figure for figure in workloads.measure(0.1)}
     assert figures["Deployment of 2: all available"].value > 0
     assert figures["rolling update of 2"].value > 0
