@@ -16,7 +16,7 @@ from podwire.cluster.scheduler import read_configuration
 from podwire.cluster.up import launch, state, status_file
 from podwire.cluster.up.layout import BadPrefix, Layout, layout_of
 from podwire.cluster.up.node_namespaces import NotBuilt
-from podwire.cluster.up.preparation import Prepared, Refused, UpOptions
+from podwire.cluster.up.preparation import Prepared, Refused, UpOptions, check_manifests
 from podwire.cluster.up.slot_claims import NoSlot, SlotClaims
 from podwire.cluster.up.state import BrokenState
 from podwire.cluster.up.stop import StillThere
@@ -78,6 +78,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="RUNTIME",
         help="podwire, or unix:///… of a running CRI runtime (default: podwire)",
     )
+    cluster.add_argument(
+        "--pod-manifest-path",
+        type=lambda path: Path(path).resolve(),
+        metavar="DIR",
+        help="directory of static pods, which run on each node; to be given at each start (default: none)",
+    )
     network = parser.add_argument_group("network and devices")
     add_checking(network)
     network.add_argument(
@@ -138,8 +144,10 @@ def run(arguments: argparse.Namespace) -> int:
             network_policy=arguments.network_policy == "on",
             balancer_pool=arguments.load_balancer_pool,
             scheduling=_scheduling(arguments.scheduler_config),
+            manifests=arguments.pod_manifest_path,
         )
         layout = layout_of(arguments.prefix)
+        check_manifests(layout, wanted.manifests)
         if launch.stop_for_more_nodes(layout, wanted):
             print("stopped to add nodes; pods keep running", flush=True)
         with launch.held(layout, wanted, SlotClaims()) as (prepared, lock):

@@ -22,7 +22,7 @@ from podwire.linux.net.network import KernelNetwork
 from podwire.linux.proc import processes
 from podwire.protocols.k8sapi.client_side import Client
 from podwire.protocols.k8sapi.kinds import Kind
-from podwire.protocols.k8sapi.watch import metadata
+from podwire.protocols.k8sapi.watch import Object, metadata
 from podwire.transports import credentials, http_client
 from podwire.transports.unix_sockets import is_stale
 
@@ -31,6 +31,8 @@ OWNER = "cluster"
 
 NFT_SECONDS = 10.0
 API_SECONDS = 10.0
+MIRROR = "kubernetes.io/config.mirror"
+"""The annotation of a mirror: the uid of its static pod."""
 PODS = Kind(group="", version="v1", resource="pods", kind="Pod", namespaced=True)
 KUBELET_SOCKETS = ("device-plugins", "plugins", "plugins_registry", "pod-resources")
 WRITTEN_BY_PODS = frozenset({"shm", "rootfs"})
@@ -110,7 +112,7 @@ def sandboxes(layout: Layout) -> dict[str, leftovers.SandboxPod]:
 
 
 async def find_sandboxes_without_pod(layout: Layout) -> list[Leftover]:
-    """Returns sandboxes whose pod the API does not have. Raises BadKubeconfig, ApiError, ClientError.
+    """Returns sandboxes whose pod, or its mirror, the API does not have. Raises BadKubeconfig, ApiError, ClientError.
 
     Sandboxes are read first: the pod of a sandbox that was just made exists already.
     """
@@ -122,8 +124,13 @@ async def find_sandboxes_without_pod(layout: Layout) -> list[Leftover]:
         http_client.connect(credentials.load(layout.kubeconfig), user_agent="podwire-leakcheck") as http,
     ):
         pods = await Client(http).list(PODS)
-    uids = {metadata(pod)["uid"] for pod in pods.items}
+    uids = {uid for pod in pods.items for uid in (metadata(pod)["uid"], _static_uid(pod))}
     return sorted(Leftover("sandbox", pod.name, id_) for id_, pod in present.items() if pod.uid not in uids)
+
+
+def _static_uid(pod: Object) -> str:
+    """Returns the uid of the static pod that a mirror stands for; '' for other pods."""
+    return str((metadata(pod).get("annotations") or {}).get(MIRROR, ""))
 
 
 def _namespaces(layout: Layout) -> Iterator[Leftover]:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.eventually import eventually
 from tests.stories.machine_support import BEGINNING, OWNER, POD, PODWIRE, SECONDS, Cluster, Machine, named_by
 
 SOAK, SEED = bool(os.environ.get("PODWIRE_SOAK")), os.environ.get("PODWIRE_CRASH_SEED", "1")
@@ -298,12 +299,35 @@ def test_a_component_that_does_not_come_up_is_named_with_the_end_of_its_log(clus
     assert cluster.left() == []
 
 
+def test_static_pods_run_on_all_nodes_as_long_as_their_directory_is_given(cluster: Cluster, tmp_path: Path):
+    pod = {**POD, "metadata": {"name": "fixed"}}
+    (tmp_path / "fixed.json").write_text(json.dumps(pod))
+    cluster.up("--nodes", 2, "--pod-manifest-path", tmp_path)
+
+    def mirrors() -> list[str]:
+        return sorted(cluster.kubectl("get", "pods", "-o", "name").split())
+
+    eventually(lambda: mirrors() == ["pod/fixed-node-1", "pod/fixed-node-2"], SECONDS)
+    cluster.kubectl("wait", "--for=condition=Ready", *mirrors(), "--timeout=60s")
+    assert cluster.leakcheck() == (0, [])
+    cluster.kill_all()
+    cluster.up()
+    eventually(lambda: mirrors() == [], SECONDS)
+    cluster.down()
+    assert cluster.left() == []
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
         pytest.param(("--prefix", "/tmp/" + "x" * 40), "longer than 40 bytes", id="a long prefix"),
         pytest.param(("--hardware", "nics.yaml"), "nor one of the profiles sriov, two-numa", id="hardware"),
         pytest.param(("--nodes", "17", "--prefix", "/tmp/pwup-none"), "between 1 and 16 nodes", id="many nodes"),
+        pytest.param(
+            ("--pod-manifest-path", "/nowhere", "--prefix", "/tmp/pwup-none"),
+            "--pod-manifest-path /nowhere: is not a directory",
+            id="static pods nowhere",
+        ),
         pytest.param(("--runtime", "docker"), "must be podwire or unix:///", id="a runtime that is none"),
     ],
 )

@@ -12,7 +12,6 @@ from podwire.cluster.up.child import Component, Ready
 from podwire.cluster.up.node_namespaces import NodeNamespaces
 from podwire.cluster.up.nodes import Node
 from podwire.cluster.up.preparation import Prepared
-from podwire.cluster.up.slots import Network
 from podwire.durable.records import NewerFormat
 from podwire.kubelet.eviction.thresholds import parse_thresholds
 from podwire.kubelet.images.garbage_collection import ImageGcSettings
@@ -45,7 +44,7 @@ def below_the_kubelet(prepared: Prepared, node: Node) -> list[Component]:
 
 def kubelet_and_drivers(prepared: Prepared, node: Node) -> list[Component]:
     profile, driver = prepared.state.hardware, prepared.network_driver
-    components = [_kubelet(node, prepared.state.runtime, prepared.balancer_pool)]
+    components = [_kubelet(prepared, node)]
     components += [_gpus(node, profile)] if profile is not None and profile.gpus else []
     return [*components, _network_driver(node, driver)] if driver is not None else components
 
@@ -162,9 +161,10 @@ def _runtime(node: Node, checking: CheckSettings) -> Component:
     )
 
 
-def _kubelet(node: Node, endpoint: str, pool: tuple[Network, ...]) -> Component:
+def _kubelet(prepared: Prepared, node: Node) -> Component:
     """The kubelet, and in the same process the service proxy: one of its own would cost 18 MB."""
-    ours, inside = endpoint == "podwire", node.inside
+    endpoint, inside = prepared.state.runtime, node.inside
+    ours = endpoint == "podwire"
     options = kubelet.Options(
         kubeconfig=inside.identity("kubelet"),
         runtime_endpoint=f"unix://{inside.runtime_socket}" if ours else endpoint,
@@ -177,6 +177,7 @@ def _kubelet(node: Node, endpoint: str, pool: tuple[Network, ...]) -> Component:
         eviction_hard=_THRESHOLDS,
         image_gc=_IMAGE_GC,
         local_path_kubeconfig=inside.identity("local-path"),
+        manifests=prepared.manifests,
     )
     metrics = ("0.0.0.0" if node.record.own else "127.0.0.1", proxy.METRICS_PORT)  # a Prometheus of the host reads them
     services = proxy.Options(
@@ -184,7 +185,7 @@ def _kubelet(node: Node, endpoint: str, pool: tuple[Network, ...]) -> Component:
         kubeconfig=inside.identity("proxy"),
         pods=node.pod_ranges,
         metrics=metrics,
-        balancer_pool=pool,
+        balancer_pool=prepared.balancer_pool,
     )
 
     async def work(ready: Ready) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from podwire.cluster.up.layout import Layout
+from podwire.cluster.up.layout import FIRST, Layout
 from podwire.linux.errors import LinuxError
 from podwire.linux.fs.mounts import KernelMounts
 
@@ -94,6 +94,12 @@ def masked(layout: Layout, node: str) -> list[Path]:
     """Returns directories that are empty on a node: the cluster's own below the prefix, and the supervisor's files."""
     paths = [] if layout.is_default else [layout.prefix / top for top in ("etc", "opt", "run", "var")]
     return paths if layout.home(node) != layout else [*paths, Path("/run/podwire", layout.component_tags.name)]
+
+
+def hides(layout: Layout, directory: Path) -> bool:
+    """Returns whether a node may see something else than the host in a directory."""
+    own = [*(_ROOT / path for path in (*STANDARD, *OWN, *HIDDEN)), *masked(layout, FIRST)]
+    return any(directory.is_relative_to(path) for path in own)
 
 
 def covers(shown: Mapping[str, Path], exists: Callable[[str], bool]) -> list[Cover]:

@@ -61,6 +61,8 @@ class UpOptions:
     """Addresses for Services of type LoadBalancer; empty for none, None for the default. Not saved either."""
     scheduling: Configuration = field(default_factory=Configuration)
     """Settings of the scheduler. Not saved either."""
+    manifests: Path | None = None
+    """The directory of static pods, without links in its path; None for none. Not saved either."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +85,7 @@ class Prepared:
     network_policy: bool = True
     wanted_pool: tuple[Network, ...] | None = None
     scheduling: Configuration = field(default_factory=Configuration)
+    manifests: Path | None = None
 
     @property
     def balancer_pool(self) -> tuple[Network, ...]:
@@ -140,6 +143,7 @@ def prepare(layout: Layout, wanted: UpOptions, claims: SlotClaims, made: tuple[s
         network_policy=wanted.network_policy and decided.runtime == "podwire",
         wanted_pool=wanted.balancer_pool,
         scheduling=wanted.scheduling,
+        manifests=wanted.manifests,
     )
     closed = host_network.to_forward(ipv6=ipv6)
     claims.note_forwarding(closed)  # recorded first: a crash in between leaves nothing on
@@ -182,6 +186,16 @@ def _check_runtime(runtime: str) -> None:
     """A foreign runtime must be running; it is not ours to start."""
     if runtime != "podwire" and not placement.answers(Path(runtime.removeprefix("unix://"))):
         raise Refused(f"--runtime {runtime}: no runtime listens there; start it first, see docs/containerd.md")
+
+
+def check_manifests(layout: Layout, directory: Path | None) -> None:
+    """Checks that the directory of static pods exists where nodes see it. Raises Refused."""
+    if directory is None:
+        return
+    if not directory.is_dir():
+        raise Refused(f"--pod-manifest-path {directory}: is not a directory")
+    if node_mounts.hides(layout, directory):
+        raise Refused(f"--pod-manifest-path {directory}: nodes have a directory of their own there; choose another one")
 
 
 def _owners(layout: Layout, wanted: UpOptions) -> list[str]:

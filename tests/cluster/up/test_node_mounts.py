@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from podwire.cluster.up.layout import Layout
-from podwire.cluster.up.node_mounts import FIRST_STATE, OWN, STANDARD, Cover, covers, masked, sources
+from podwire.cluster.up.node_mounts import FIRST_STATE, OWN, STANDARD, Cover, covers, hides, masked, sources
 
 EVERYTHING = {"etc", "opt", "run", "var/lib", "var/log", "var", ""}
 
@@ -120,3 +120,18 @@ def test_a_covered_directory_shows_old_entries_and_those_of_the_node(tmp_path):
         "nothing is made on the host's disk"
     )
     assert (base / "folder/also").exists(), "what is shown again is the same"
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/etc/nri/conf.d/more", True),
+        ("/var/lib/podwire", True),
+        ("/tmp/pw/etc/manifests", True),
+        ("/etc/kubernetes/manifests", False),
+        ("/tmp/pw/manifests", False),
+        ("/tmp/pwx", False),
+    ],
+)
+def test_a_node_hides_directories_that_it_has_for_itself(path, expected):
+    assert hides(Layout(Path("/tmp/pw")), Path(path)) == expected
