@@ -110,7 +110,7 @@ class OrderedPlugin(Plugin):
     points: Failpoints
     chained = False
     previous_missing = ("missing prevResult from earlier plugin", "missing prevResult from earlier plugin")
-    """What ADD and CHECK of a chained reference plugin say without `prevResult`."""
+    """The error of ADD and CHECK of a chained reference plugin without `prevResult`."""
     """Whether it comes after a plugin that makes the pod's link."""
     uses_namespace = True
     """Whether ADD and CHECK need the pod's namespace to exist."""

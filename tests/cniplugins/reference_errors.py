@@ -233,5 +233,5 @@ ON_PURPOSE = {
         {"code": 7, "msg": "must be called as chained plugin"},
     ),
 }
-"""What podwire answers where it differs from the reference."""
+"""Answers of podwire where it differs from the reference."""
 CASES = ENVIRONMENT | INPUT | RANGES | STATIC | LINKS | META

@@ -84,7 +84,7 @@ def invocation(environment: Mapping[str, str]) -> Invocation:
 
 
 _Wrong = list[tuple[str, str]]
-"""What is wrong in the words of the reference plugins, and in ours."""
+"""Errors in the words of the reference plugins, and in ours."""
 
 
 def _relative_path(environment: Mapping[str, str]) -> _Wrong:
