@@ -1,7 +1,7 @@
 # Two commands on a bare Debian 12, as root: `make demo` and `make test`. Each sets up all that it needs.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak bench lint lock proto set-up clean
+.PHONY: help demo test soak bench lint lock proto packages set-up clean
 
 # Programs that set-up unpacked serve where the machine has none of its own.
 export PATH := $(PATH):$(CURDIR)/.venv/debian/usr/bin
@@ -11,7 +11,8 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## Show this
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | sort | expand -t 10
 
-demo: set-up ## Bring a cluster up, play the flows with real clients, show them, leave nothing behind
+demo: ## Bring a cluster up, play the flows with real clients, show them, leave nothing behind
+	@scripts/setup --run
 	@.venv/bin/podwire demo
 
 test: ## Lint, types, import rules and all tests that are not marked `soak`
@@ -32,6 +33,9 @@ lock: set-up ## Resolve requirements/*.in into *.lock anew
 
 proto: set-up ## Make *_pb2.py from *.proto anew
 	@.venv/bin/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. $$(find podwire -name '*.proto')
+
+packages: set-up ## Make sdist, wheels for x86_64 and aarch64, SBOM and checksums in dist/, twice, and compare
+	@scripts/package --check
 
 set-up: ## Only the set-up: .venv and the Debian packages that are missing
 	@scripts/setup

@@ -19,6 +19,15 @@ def find_compiler() -> str | None:
     return next(filter(None, map(shutil.which, [requested] if requested else ["gcc", "cc"])), None)
 
 
+def wheel_tag(architecture: str | None) -> str:
+    """Tags of platforms as pip knows them. An architecture is given for a wheel that is published.
+
+    Static programs need no libc of the machine, so the oldest that pip names for both architectures is right.
+    """
+    platform = f"manylinux_2_17_{architecture}" if architecture else sysconfig.get_platform()
+    return f"py3-none-{platform.replace('-', '_').replace('.', '_')}"
+
+
 def compile_program(root: Path, target: Path) -> str:
     """Compiles `shim/NAME.c`. Returns the error, empty when it succeeded."""
     compiler = find_compiler()
@@ -41,6 +50,6 @@ class ShimHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchling's typ
                 self.app.abort(f"podwire: cannot compile {program.name}: {error.strip()}; {HELP}")
         build_data["shared_scripts"] |= {str(program): program.name for program in programs}
         build_data["pure_python"] = False
-        build_data["tag"] = f"py3-none-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
+        build_data["tag"] = wheel_tag(os.environ.get("PODWIRE_ARCHITECTURE"))
         if version != "editable":
             build_data["force_include"] |= {str(program): f"podwire/shim/{program.name}" for program in programs}

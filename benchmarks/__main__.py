@@ -14,6 +14,7 @@ from benchmarks import (
     devices,
     dns,
     driver,
+    forms,
     images,
     network,
     nri,
@@ -24,6 +25,7 @@ from benchmarks import (
     start,
     store,
     trace,
+    ui,
     watch,
     workloads,
 )
@@ -37,6 +39,7 @@ PARTS: dict[str, Part] = {
     "api": api.measure,
     "watch": watch.measure,
     "store": store.measure,
+    "forms": forms.measure,
     "client": client.measure,
     "runtime": runtime.measure,
     "images": images.measure,
@@ -53,6 +56,7 @@ PARTS: dict[str, Part] = {
     "services": services.measure,
     "dns": dns.measure,
     "trace": trace.measure,
+    "ui": ui.measure,
 }
 
 

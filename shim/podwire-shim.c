@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <net/if.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -27,7 +28,7 @@
 #define UNIFIED "/sys/fs/cgroup/unified"
 #define EACH(client) for (struct client *client = clients; client < clients + CLIENTS; client++)
 #define USAGE_LINE "usage: podwire-shim run OPTIONS -- RUNTIME [ARG]... | exec OPTIONS -- PROGRAM [ARG]... | " \
-                   "attached FILE | pause ID USERNS|- NETNS|- IPCNS|- [CGROUP]... | version"
+                   "attached FILE | has-link NAME | pause ID USERNS|- NETNS|- IPCNS|- [CGROUP]... | version"
 #define say(...) (snprintf(said, sizeof said, __VA_ARGS__), said)
 
 enum { USAGE = 2, FAILED = 125, CANNOT_RUN = 126, NOT_FOUND = 127 }; /* exit codes; then bytes and counts, then ms */
@@ -527,15 +528,21 @@ static long pid_in(const char *at) {
     return 0;
 }
 
-/* An OCI hook: the container starts only in the network namespace that the file names. */
-static int check_attached(const char *file) {
+/* Reads the OCI state that hooks get; returns the number of the container's process. */
+static long process_of_hook(const char *verb) {
     static char state[CHUNK];
-    char wanted[64], found[64];
-    struct stat space;
     size_t length = 0;
     for (ssize_t got; (got = read(STDIN_FILENO, state + length, sizeof state - 1 - length)) > 0;) length += (size_t)got;
     long pid = pid_in(state);
-    if (pid <= 0) die(1, "attached: stdin is no OCI state with a pid");
+    if (pid <= 0) die(1, say("%s: stdin is no OCI state with a pid", verb));
+    return pid;
+}
+
+/* An OCI hook: the container starts only in the network namespace that the file names. */
+static int check_attached(const char *file) {
+    char wanted[64], found[64];
+    struct stat space;
+    long pid = process_of_hook("attached");
     errno = 0;
     if (!read_text(file, wanted, sizeof wanted))
         die(1, say("attached: the pod's claimed network interfaces are not attached: %s: %s", file,
@@ -546,6 +553,17 @@ static int check_attached(const char *file) {
     if (strcmp(wanted, found) != 0)
         die(1, say("attached: the pod's claimed network interfaces are in the network namespace %s, and this container "
                    "is in %s", wanted, found));
+    return 0;
+}
+
+/* An OCI hook: the container starts only in a network namespace that has the link. */
+static int check_link(const char *name) {
+    long pid = process_of_hook("has-link");
+    int space = open(say("/proc/%ld/ns/net", pid), O_RDONLY | O_CLOEXEC);
+    if (space < 0 || setns(space, CLONE_NEWNET) < 0)
+        die(1, say("has-link: the network namespace of process %ld: %m", pid));
+    if (if_nametoindex(name) == 0)
+        die(1, say("has-link: the network namespace of the pod does not have the device's link %s", name));
     return 0;
 }
 
@@ -628,6 +646,8 @@ int main(int argc, char **argv) {
     if (strcmp(verb, "version") == 0 && argc == 2) return dprintf(STDOUT_FILENO, "podwire-shim 1 c\n") < 0;
     if (strcmp(verb, "attached") == 0 && argc == 3 && *argv[2] == '/' && strlen(argv[2]) <= PATH)
         return check_attached(argv[2]);
+    if (strcmp(verb, "has-link") == 0 && argc == 3 && *argv[2] && strlen(argv[2]) < IFNAMSIZ)
+        return check_link(argv[2]);
     if (strcmp(verb, "pause") == 0 && argc >= 6) start_pause(argv, argc);
     if (strcmp(verb, "run") != 0 && strcmp(verb, "exec") != 0) die(USAGE, USAGE_LINE);
     parse(verb, argv + 2);

@@ -48,7 +48,7 @@ class Server:
             while self.types.count(kind) < times:
                 self._news.clear()
                 await self._news.wait()
-        return [each for each in self.heard if each[0].type is kind][times - 1]
+        return [item for item in self.heard if item[0].type is kind][times - 1]
 
     def _read(self):
         for frame in self._socket.read():
@@ -79,12 +79,12 @@ class Server:
 
     def _choice(self, who):
         if who not in self.given:
-            free = (SERVER + each for each in range(99, 199))
-            self.given[who] = next(each for each in free if each not in {*self.given.values(), *self.refuses})
+            free = (SERVER + number for number in range(99, 199))
+            self.given[who] = next(item for item in free if item not in {*self.given.values(), *self.refuses})
         return self.given[who]
 
     def _say(self, message, datagram, kind, ip):
-        told = {
+        document = {
             options.TYPE: bytes((kind,)),
             options.SERVER: self.ip.packed,
             options.MASK: bytes((255, 255, 255, 0)),
@@ -94,8 +94,8 @@ class Server:
             **self.more,
         }
         if kind is Type.NAK:
-            told = {options.TYPE: bytes((kind,)), options.SERVER: self.ip.packed, options.TEXT: b"not yours"}
-        reply = Message(op=REPLY, xid=message.xid, mac=message.mac, yiaddr=ip, options=told)
+            document = {options.TYPE: bytes((kind,)), options.SERVER: self.ip.packed, options.TEXT: b"not yours"}
+        reply = Message(op=REPLY, xid=message.xid, mac=message.mac, yiaddr=ip, options=document)
         self.send(reply, to=datagram.source_mac if not message.broadcast and kind is not Type.NAK else None, ip=ip)
 
     def send(self, reply, to=None, ip=NOWHERE):

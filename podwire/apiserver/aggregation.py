@@ -3,7 +3,8 @@
 The user of a request is authenticated and authorized here, and named to the other server by headers, which it believes
 because of the client certificate of the front proxy (ConfigMap kube-system/extension-apiserver-authentication). The
 user's own credentials are not forwarded. An APIService is Available while its server answers discovery; its resources
-are announced from what it said last, and its OpenAPI v3 document is listed beside our own and forwarded.
+are announced from what it said last. Its OpenAPI v3 document is listed beside our own and forwarded; the part of its v2
+document that describes its group and version is merged into ours.
 """
 
 import asyncio
@@ -19,11 +20,13 @@ from podwire.apiserver.engine import Engine
 from podwire.apiserver.identity.users import MASTERS, SYSTEM, User
 from podwire.apiserver.ports import AggregatedServer, AggregatedServers, Unreachable
 from podwire.apiserver.read.informer import follow
+from podwire.apiserver.request import offload
 from podwire.apiserver.service_endpoints import SERVICES, SLICES, ServiceEndpoints
 from podwire.apiserver.write.updates import Write
 from podwire.kinds.builtin.small import LOCAL_MESSAGE, LOCAL_REASON
 from podwire.kinds.policies.webhook import client_config_of
 from podwire.kinds.schema import OpenApi
+from podwire.kinds.schema.openapi import other_part
 from podwire.kinds.stored import Object, unpack
 from podwire.objects.times import rfc3339
 from podwire.protocols.k8sapi.kinds import Kind, Subresource
@@ -33,6 +36,8 @@ from podwire.protocols.storage import Change, Item, StorageError
 
 _log = logging.getLogger("podwire.apiserver.aggregation")
 
+DOCUMENT_SECONDS = 60.0
+"""Between two looks at the OpenAPI v2 document of a server whose v3 document did not change."""
 CHECK_SECONDS = 10.0
 """Between two checks of all servers; changes of an APIService, its Service or its EndpointSlices do not wait."""
 _AGGREGATOR = User("system:kube-aggregator", groups=(MASTERS,))
@@ -68,6 +73,10 @@ class Aggregator:
         self._kinds: dict[str, tuple[Kind, ...]] = {}
         self._documents: dict[str, str] = {}
         """Addresses of the OpenAPI v3 documents of APIServices."""
+        self._v2: dict[str, tuple[str, dict[str, Any]]] = {}
+        """Parts of OpenAPI v2 documents and their hashes, by APIService."""
+        self._looked: dict[str, tuple[str, float]] = {}
+        """The address of the v3 document and the time at which the v2 document of an APIService was read."""
         self._due: set[str] = set()
         """Storage keys of the APIServices that are to be checked."""
         self._checking: set[str] = set()
@@ -148,6 +157,8 @@ class Aggregator:
         self._available &= names
         self._announce({name: kinds for name, kinds in self._kinds.items() if name in names})
         self._list_documents({name: url for name, url in self._documents.items() if name in names})
+        self._looked = {name: look for name, look in self._looked.items() if name in names}
+        self._merge_documents({name: part for name, part in self._v2.items() if name in names})
 
     def _announce(self, kinds: dict[str, tuple[Kind, ...]]) -> None:
         if kinds != self._kinds:
@@ -160,6 +171,10 @@ class Aggregator:
         self._openapi.elsewhere = {
             url.removeprefix("/openapi/v3/").partition("?")[0]: url for url in documents.values()
         }
+
+    def _merge_documents(self, parts: dict[str, tuple[str, dict[str, Any]]]) -> None:
+        self._v2 = parts
+        self._openapi.replace_others(part for _, part in sorted(parts.items()))
 
     def _check(self, keys: Iterable[str]) -> None:
         self._due.update(keys)
@@ -188,6 +203,7 @@ class Aggregator:
                 await self._write(service, condition)
                 if condition is PASSED:
                     await self._find_document(service)
+                    await self._read_v2_document(service)
         finally:
             self._checking.discard(key)
             self._changed.set()
@@ -245,6 +261,27 @@ class Aggregator:
             documents[name] = url
         self._list_documents(documents)
 
+    async def _read_v2_document(self, service: Object) -> None:
+        """Merges the v2 document of a server; one that does not answer keeps what it had."""
+        name, (group, version) = service["metadata"]["name"], _version_of(service)
+        url, now = self._documents.get(name, ""), self._engine.clock.monotonic()
+        before, since = self._looked.get(name, ("", -DOCUMENT_SECONDS))
+        if self._servers is None or (name in self._looked and url == before and now - since < DOCUMENT_SECONDS):
+            return
+        try:
+            status, body = await self._servers.fetch(await self._server(service), "/openapi/v2", identity(_AGGREGATOR))
+        except (Unreachable, ApiError):
+            return
+        parts = {other: part for other, part in self._v2.items() if other != name}
+        if status == 200:
+            try:
+                parts[name] = await offload.in_worker(lambda: other_part(body, f"/apis/{group}/{version}/"))
+            except ValueError as error:
+                _log.warning("cannot merge OpenAPI v2 document", extra={"service": name, "error": str(error)})
+        if name in self._available:
+            self._looked[name] = (url, now)
+            self._merge_documents(parts)
+
     async def _server(self, service: Object) -> AggregatedServer:
         """Returns where the server of an APIService is. Raises ApiError without a ready endpoint."""
         spec = service["spec"]
@@ -263,8 +300,8 @@ class Aggregator:
         conditions = (service.get("status") or {}).get("conditions") or ()
         known: Object = next((one for one in conditions if one.get("type") == "Available"), {})
         status = "True" if condition.available else "False"
-        told = (known.get("status"), known.get("reason"), known.get("message"))
-        if told == (status, condition.reason, condition.message):
+        reported = (known.get("status"), known.get("reason"), known.get("message"))
+        if reported == (status, condition.reason, condition.message):
             return
         since = known.get("lastTransitionTime") if known.get("status") == status else None
         new = {

@@ -4,6 +4,7 @@ import asyncio
 import ipaddress
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 import msgspec
 
@@ -29,6 +30,7 @@ from podwire.apiserver.aggregation import Aggregator
 from podwire.apiserver.audit import Audit
 from podwire.apiserver.audit.audit import Sink
 from podwire.apiserver.audit.policy import Policy
+from podwire.apiserver.backup import AtRest, Backup
 from podwire.apiserver.custom_resources import CustomResources, DefinitionFinalizer
 from podwire.apiserver.engine import Engine, Identity
 from podwire.apiserver.flowcontrol import FlowControl, FlowInformer, Seats
@@ -39,7 +41,6 @@ from podwire.apiserver.identity.node_graph import NodeGraph, NodeGraphInformer
 from podwire.apiserver.identity.pki import Pki
 from podwire.apiserver.identity.rbac import Roles
 from podwire.apiserver.identity.rbac_informer import RbacInformer
-from podwire.apiserver.identity.role_aggregation import RoleAggregation
 from podwire.apiserver.identity.service_accounts import StoredServiceAccounts
 from podwire.apiserver.identity.tokens import Tokens, discovery, key_set
 from podwire.apiserver.identity.users import User
@@ -95,6 +96,9 @@ class Settings:
     """Reaches webhooks; without it they fail."""
     metrics: Metrics = field(default_factory=Metrics)
     """The metrics of the process, which /metrics shows."""
+    at_rest: AtRest = attrgetter("value")
+    """Returns a value as the store keeps it, for backups."""
+    store_scheme: str = "memory"
     backends: Backends | None = None
     """Reaches pods for their proxy, and endpoints of services; without it they are refused."""
 
@@ -111,7 +115,6 @@ class Assembled:
     webhooks: WebhookInformer
     addresses: AllocationReconciler
     roles: RbacInformer
-    aggregation: RoleAggregation
     node_graph: NodeGraphInformer
     flows: FlowInformer
     aggregator: Aggregator
@@ -152,7 +155,6 @@ class Assembled:
             parts.create_task(self.webhooks.run(), name="admission webhooks")
             parts.create_task(self.addresses.run(), name="service addresses")
             parts.create_task(self.roles.run(), name="roles")
-            parts.create_task(self.aggregation.run(), name="role aggregation")
             parts.create_task(self.node_graph.run(), name="node graph")
             parts.create_task(self.flows.run(), name="flow control")
             parts.create_task(self.aggregator.run(), name="aggregation")
@@ -217,13 +219,11 @@ def assemble(store: Store, pki: Pki, clock: Clock, settings: Settings | None = N
         live_checks={**_PING, **settings.checks, **settings.live_checks},
         documents=_issuer(pki),
         metrics=settings.metrics,
+        backup=Backup(store, clock, settings.at_rest, settings.store_scheme),
     )
     flow_control = FlowControl(Seats(settings.limits.requests_in_flight, settings.limits.queue_seconds))
-    audit = None
-    if settings.audit is not None and settings.audit_sink is not None:
-        audit = Audit(settings.audit, settings.audit_sink, clock)
     aggregator = Aggregator(engine, openapi, settings.aggregated)
-    server = ApiServer(engine, endpoints, flow_control, audit, settings.metrics, aggregator)
+    server = ApiServer(engine, endpoints, flow_control, _audit(settings, clock), settings.metrics, aggregator)
     return Assembled(
         server=server,
         engine=engine,
@@ -233,13 +233,18 @@ def assemble(store: Store, pki: Pki, clock: Clock, settings: Settings | None = N
         webhooks=webhooks,
         addresses=AllocationReconciler(allocations, settings.limits),
         roles=RbacInformer(store, roles),
-        aggregation=RoleAggregation(store, registry, engine.updater),
         node_graph=NodeGraphInformer(store, graph),
         flows=FlowInformer(engine, flow_control),
         aggregator=aggregator,
         pki=pki,
         settings=settings,
     )
+
+
+def _audit(settings: Settings, clock: Clock) -> Audit | None:
+    if settings.audit is None or settings.audit_sink is None:
+        return None
+    return Audit(settings.audit, settings.audit_sink, clock)
 
 
 def _identity(store: Store, pki: Pki, clock: Clock, settings: Settings, authorizer: Authorizer) -> Identity:

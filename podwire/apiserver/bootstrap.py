@@ -17,6 +17,7 @@ from podwire.apiserver.write.updates import Write
 from podwire.kinds.builtin.flowcontrol import defaults as flow_defaults
 from podwire.kinds.resource import Resource
 from podwire.kinds.stored import Object, pack, unpack
+from podwire.objects.role_aggregation import outdated
 from podwire.objects.times import rfc3339
 from podwire.protocols.k8sapi.status import ApiError, Reason
 from podwire.protocols.storage import KeyExists
@@ -135,7 +136,7 @@ async def _reconcile_roles(engine: Engine) -> None:
             new[key] = _identified(resource, default, created)
         elif default_policy.reconciled(present[key], obj) is not present[key]:
             writes.append(engine.updater.update(_reconciliation(resource, default)))
-    for key, rules in default_policy.outdated(present | new).items() if new else ():
+    for key, rules in outdated(present | new).items() if new else ():
         if key in new:
             new[key]["rules"] = rules
     await asyncio.gather(*writes, *(_store(engine, key, pack(obj)) for key, obj in new.items()))

@@ -10,6 +10,7 @@ from podwire.apiserver.identity.tokens import Tokens
 from podwire.apiserver.limits import Limits
 from podwire.apiserver.ports import Backends, Kubelets, Store
 from podwire.apiserver.registry import Registry
+from podwire.apiserver.request.encodings import ProtobufItems
 from podwire.apiserver.resource_metrics import UsageSampler
 from podwire.apiserver.write.creation import Creator
 from podwire.apiserver.write.deletion import Deleter
@@ -54,6 +55,7 @@ class Engine:
     """Engines for requests whose objects a webhook converts, by group, version and resource; see conversion.py."""
     backends: Backends | None = None
     """None where pods cannot be reached."""
+    protobuf_items: ProtobufItems = field(default_factory=ProtobufItems)
 
     @classmethod
     def build(

@@ -53,6 +53,10 @@ class Registry:
     def resources(self) -> list[Resource]:
         return [*self._builtin.values(), *self._custom.values()]
 
+    def serves_built_in(self, group: str) -> bool:
+        """Returns whether some version of a built-in group is served; the core group has no name."""
+        return bool(group) and any(words[0] == group for words in self._builtin)
+
     def serves_group_version(self, group: str, version: str) -> bool:
         return any(words[:2] == (group, version) for words in (*self._builtin, *self._custom))
 

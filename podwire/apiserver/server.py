@@ -38,8 +38,9 @@ from podwire.apiserver.identity.users import ANONYMOUS_USER, User
 from podwire.apiserver.read import selection
 from podwire.apiserver.request import context, negotiation
 from podwire.apiserver.request.call import Call, boolean_option
+from podwire.apiserver.request.encodings import encode_answer
 from podwire.apiserver.request.endpoints import METRICS, Endpoints, page_not_found
-from podwire.apiserver.request.protobuf_answers import as_protobuf
+from podwire.apiserver.request.negotiation import Encoding
 from podwire.apiserver.request.request_metrics import RequestMetrics, level_lines
 from podwire.apiserver.request.response import error_response, truncate_warnings, warning
 from podwire.apiserver.request.verbs import VERBS, Verb
@@ -95,29 +96,27 @@ class ApiServer:
             try:
                 answer = await self._answer(request, notes)
             except ApiError as error:
-                answer = error_response(error)
+                answer = notes.failed(error)
                 if self._audit is not None and not notes.audited:  # refused before it was known what it is about
                     self._begin_audit(request, notes.caller, _attributes_of(request), notes)
             except StorageError as error:
-                answer = error_response(_storage_error(error))
+                answer = notes.failed(_storage_error(error))
             except TimeoutError:
                 message = f"Timeout: request did not complete within {self._limits.seconds:g}s"
-                answer = error_response(ApiError(Reason.TIMEOUT, message))
+                answer = notes.failed(ApiError(Reason.TIMEOUT, message))
             except Exception:  # noqa: BLE001 - the client gets a Status, the log gets the details
                 _log.exception("request handler failed", extra={"method": request.method, "path": request.path})
                 message = "Internal error occurred; the server's log has the details"
-                answer, failed = error_response(ApiError(Reason.INTERNAL_ERROR, message)), True
+                answer, failed = notes.failed(ApiError(Reason.INTERNAL_ERROR, message)), True
             measured.answered(answer, notes.attributes)
-        accept = request.headers.get("accept", "")
-        if accept.startswith(negotiation.PROTOBUF) and negotiation.only_protobuf(accept):
-            answer = await as_protobuf(answer)
         if facts.warnings:
             notes.headers += (("Warning", warning(text)) for text in truncate_warnings(facts.warnings))
         answer = with_headers(answer, notes.headers)
-        if notes.audit is None:
-            return answer
-        notes.audit.annotate(facts.annotations)
-        return notes.audit.answered(answer, failed=failed)
+        if notes.audit is not None:
+            notes.audit.annotate(facts.annotations)
+            answer = notes.audit.answered(answer, failed=failed)
+        encoding = negotiation.encoding(request.headers.get("accept", ""))
+        return answer if encoding is Encoding.JSON or not notes.encodes else encode_answer(answer, encoding)
 
     async def _answer(self, request: Request, notes: "_Notes") -> Answer:
         """Returns the answer; what else is known of the request goes into the notes."""
@@ -131,6 +130,7 @@ class ApiServer:
         except BadPath as error:
             raise bad_request(f"invalid request path: {error}") from error
         if target is None:
+            notes.encodes = False
             return await self._endpoint(request, user, notes)
         if target.watch:
             request, target = as_watch(request, target)
@@ -144,7 +144,9 @@ class ApiServer:
         flow = self._flow_control.classify(user, attributes)
         notes.headers += flow.headers
         if resource is None:
+            notes.encodes = False
             return await self._elsewhere(request, user, target)
+        notes.encodes = attributes.subresource != "proxy"
         function = choose(resource, target, attributes.verb)
         call = Call(
             request=request,
@@ -213,7 +215,10 @@ class ApiServer:
         """Answers a request for a resource that is not served here: by an aggregated server, else 404."""
         if self._aggregator and (service := self._aggregator.find(target.group, target.version)) is not None:
             return await self._aggregator.answer(service, request, user)
-        if not self._engine.registry.serves_group_version(target.group, target.version):
+        registry = self._engine.registry
+        if not registry.serves_group_version(target.group, target.version) and not registry.serves_built_in(
+            target.group
+        ):
             return page_not_found()
         raise no_such_resource()
 
@@ -264,8 +269,15 @@ class _Notes(msgspec.Struct, eq=False):
     audited: bool = False
     attributes: Attributes | None = None
     """Of a request for a resource that exists."""
+    encodes: bool = True
+    """The answer may be written in the encoding that the client prefers: it is ours, and not a document."""
     audit: Entry | None = None
     """None if the policy does not want it to be recorded."""
+
+    def failed(self, error: ApiError) -> Response:
+        """Returns the answer of an error, which is ours whatever the request was for."""
+        self.encodes = True
+        return error_response(error)
 
 
 def _counted(resource: Resource | None, attributes: Attributes) -> Attributes | None:

@@ -126,6 +126,7 @@ def _add_audit(parser: argparse.ArgumentParser) -> None:
     audit.add_argument(
         "--audit-log-maxage", type=_count, default=0, metavar="DAYS", help="age of old files (default: 0, any)"
     )
+    audit.add_argument("--audit-webhook-config-file", help=argparse.SUPPRESS)
 
 
 def _count(text: str) -> int:
@@ -136,6 +137,10 @@ def _count(text: str) -> int:
 
 def run(arguments: argparse.Namespace) -> int:
     host, port = arguments.listen
+    if arguments.audit_webhook_config_file:
+        raise UserError(
+            "--audit-webhook-config-file: webhooks for audit events are not supported; use --audit-log-path"
+        )
     if bool(arguments.audit_policy_file) != bool(arguments.audit_log_path):
         raise UserError("--audit-policy-file and --audit-log-path need each other: what is recorded, and where")
     rotation = Rotation(

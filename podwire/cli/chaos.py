@@ -5,10 +5,9 @@ import asyncio
 import ipaddress
 import os
 import random
-from pathlib import Path
 
 from podwire.cli.main import UserError
-from podwire.cli.options import seconds
+from podwire.cli.options import add_prefix, seconds
 from podwire.cluster.chaos.faults import Faults, NotStarted, own_cluster
 from podwire.cluster.chaos.history import History
 from podwire.cluster.chaos.plan import DEFAULT, SUMMARIES, Fault
@@ -41,6 +40,7 @@ EPILOG = "\n".join(
         "  podwire chaos --prefix /srv/chaos --seed 7 --only kill  the same faults as before, kills only",
         "  podwire chaos --prefix /srv/chaos --disk 128            on a small disk, which is filled now and then",
         "  podwire chaos --prefix /srv/chaos --hardware two-numa   with pods that claim simulated GPUs",
+        "  podwire chaos --prefix /srv/chaos --hardware two-numa --network-driver   with claims for cards, too",
     ]
 )
 
@@ -48,13 +48,7 @@ EPILOG = "\n".join(
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = EPILOG
-    parser.add_argument(
-        "--prefix",
-        type=Path,
-        required=True,
-        metavar="DIR",
-        help="directory of the cluster; if none runs there, one is started and removed again",
-    )
+    add_prefix(parser, "directory of the cluster; if none runs there, one is started and removed again", required=True)
     parser.add_argument("--seed", type=_seed, metavar="N", help="repeat the steps of an earlier run (default: random)")
     parser.add_argument(
         "--duration", type=seconds, default=60.0, metavar="SECONDS", help="of all rounds (default: %(default)g)"
@@ -70,6 +64,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     own = parser.add_argument_group("a cluster of its own")
     own.add_argument("--nodes", type=int, default=1, metavar="N", help="number of nodes (default: %(default)s)")
     own.add_argument("--hardware", metavar="PROFILE", help="simulated hardware, as for `podwire up`")
+    own.add_argument(
+        "--network-driver", action="store_true", help="with `podwire network-driver`: pods claim simulated cards, too"
+    )
     own.add_argument(
         "--disk", type=_mib, default=0, metavar="MIB", help="a file system in memory for its state (default: none)"
     )
@@ -102,6 +99,7 @@ async def _run(arguments: argparse.Namespace, layout: Layout, seed: int, history
         raise UserError(f"the cluster below {layout.prefix} is {state}; start it, or remove it with `podwire down`")
     up = ["up", "--detach", "--prefix", str(layout.prefix), "--nodes", str(arguments.nodes)]
     up += ["--hardware", arguments.hardware] if arguments.hardware else []
+    up += ["--network-driver"] if arguments.network_driver else []
     async with own_cluster(layout, up, arguments.disk):
         return await _play(arguments, layout, seed, history, Faults(layout, history, up))
 

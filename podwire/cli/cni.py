@@ -8,20 +8,22 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from podwire.cli import cni_calls
+from podwire.cli import cni_calls, cni_test
 from podwire.cli.main import UserError
-from podwire.cli.options import add_logging, add_output, run_until_stopped, seconds
+from podwire.cli.options import add_component_prefix, add_logging, add_output, run_until_stopped, seconds
 from podwire.cluster import cni_daemon, dhcp_daemon
 from podwire.cluster.daemons import tune_memory
 from podwire.cniplugins.attachments import DATA
-from podwire.cniplugins.bridge.port_guard import COUNTERS
 from podwire.cniplugins.daemon.server import Limits
 from podwire.cniplugins.dead_attachments import release_dead
+from podwire.cniplugins.handover import hand_over
 from podwire.cniplugins.install import HELPERS, SOCKET, Foreign, install
 from podwire.cniplugins.overview import Pool, Unreadable, attached, guard, pools
 from podwire.ipam.dhcp.lease_keeper import REGAIN
 from podwire.ipam.dhcp.request import SOCKET as DHCP_SOCKET
 from podwire.linux.errors import LinuxError
+from podwire.linux.nft.iptables import host_variant
+from podwire.linux.nft.port_guard import COUNTERS
 from podwire.protocols.cni.errors import CniError
 from podwire.runtime.cni.check_results import CHECKS, LatestCheck, load_results
 from podwire.transports.unix_sockets import CannotListen
@@ -45,9 +47,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     serving = verbs.add_parser("daemon", help="Run the daemon that does their work, 20 times faster")
     serving.add_argument("--socket", type=Path, help=f"socket to listen on (default: PREFIX{SOCKET})")
-    serving.add_argument(
-        "--prefix", type=Path, default=Path("/"), metavar="DIR", help="directory of the cluster (default: /)"
-    )
+    add_component_prefix(serving)
     serving.add_argument(
         "--grace",
         type=seconds,
@@ -91,17 +91,26 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "Release attachments whose namespace has ended: rules, links and addresses, by their records alone. "
         "For a node that runs other plugins again; otherwise a runtime's DEL and GC do it."
     )
-    releasing.add_argument(
-        "--data-dir", default=DATA, metavar="DIR", help=f"directory of the records (default: {DATA})"
+    handing = verbs.add_parser("hand-over", help="Hand running attachments over to the reference plugins")
+    handing.description = (
+        "Hand all attachments over to the reference plugins, after these were installed again: rules become those "
+        "that they would have made, links and leases lose podwire's marks, records are removed. Pods run on, with "
+        "their host ports. Attachments whose link no longer exists are released. Can be repeated."
     )
-    releasing.add_argument(
-        "--bin-dir", type=Path, default=DIRECTORY, metavar="DIR", help="IPAM plugins (default: %(default)s)"
+    handing.add_argument(
+        "--iptables", choices=("nft", "legacy"), help="variant of iptables (default: that of the host's iptables)"
     )
+    for verb in (releasing, handing):
+        verb.add_argument("--data-dir", default=DATA, metavar="DIR", help=f"directory of the records (default: {DATA})")
+        verb.add_argument(
+            "--bin-dir", type=Path, default=DIRECTORY, metavar="DIR", help="IPAM plugins (default: %(default)s)"
+        )
     guarding = verbs.add_parser("guard", help="Show what the guard of bridge ports dropped")
     guarding.description = "Show how many ports of bridges are guarded on this host, and what the guard dropped."
     for verb in (listing, counting, guarding):
         add_output(verb)
     cni_calls.configure(verbs)
+    cni_test.configure(verbs)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -115,6 +124,8 @@ def run(arguments: argparse.Namespace) -> int:
         "pools": _pools,
         "guard": _guard,
         "release-dead": _release_dead,
+        "hand-over": _hand_over,
+        "test": cni_test.run,
     }
     return verbs[arguments.verb](arguments)
 
@@ -189,6 +200,18 @@ def _release_dead(arguments: argparse.Namespace) -> int:
     try:
         for attachment in release_dead(data, path, lambda line: print(line, file=sys.stderr)):
             print(f"released {attachment.network} {attachment.container_id} {attachment.ifname}")
+    except (CniError, LinuxError, OSError) as error:
+        raise UserError(str(error)) from error
+    return 0
+
+
+def _hand_over(arguments: argparse.Namespace) -> int:
+    data, path = str(Path(arguments.data_dir).absolute()), str(arguments.bin_dir.absolute())
+    try:
+        variant = arguments.iptables or host_variant()
+        for done in hand_over(data, path, variant, lambda line: print(line, file=sys.stderr)):
+            attachment, action = done.attachment, "handed over" if done.is_handed_over else "released"
+            print(f"{action} {attachment.network} {attachment.container_id} {attachment.ifname}")
     except (CniError, LinuxError, OSError) as error:
         raise UserError(str(error)) from error
     return 0

@@ -11,12 +11,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from podwire.cli.main import UserError
+from podwire.cli.terminal import ProgressLine, paint
 from podwire.cluster.demo import ActStarted, DemoOptions, StepFinished, StepStarted, Summary, play, play_api
 from podwire.cluster.demo.api_server import NotUp
 from podwire.cluster.demo.demo_cluster import NotCleared
-from podwire.cluster.demo.shell import NoKubectl
 from podwire.cluster.demo.signals import SignalGuard
 from podwire.cluster.demo.step_runner import DemoEvent, Failed
+from podwire.cluster.kubectl import NoKubectl
 
 INDENT = 6
 ACTS = 5
@@ -34,6 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--act", type=int, choices=range(1, ACTS + 1), default=0, metavar="N", help="play only this act (1 to 5)"
     )
+    parser.add_argument("--step", action="store_true", help="wait for the Enter key before each step")
     parser.add_argument("--keep", action="store_true", help="keep it running, and print how to remove it")
     parser.add_argument(
         "--format",
@@ -53,6 +55,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     if arguments.what == CLUSTER and os.geteuid() != 0:
         raise UserError("needs root, for namespaces, links and mounts; `podwire demo api` does not")
+    if arguments.step and (arguments.output == "json" or not sys.stdin.isatty()):
+        raise UserError("--step waits for the Enter key: it needs a terminal, and text as output")
     if arguments.what == API and arguments.act:
         raise UserError("--act is for the cluster demo: the tour of the API server has no acts")
     options = DemoOptions(only=arguments.act, keep=arguments.keep, form=arguments.format, columns=_columns())
@@ -62,7 +66,10 @@ def run(arguments: argparse.Namespace) -> int:
         contextlib.closing((play_api if arguments.what == API else play)(options, signals)) as events,
     ):
         try:
-            show(events, keep=arguments.keep)
+            if arguments.step:
+                _text(_paused(events, signals), keep=arguments.keep, step=True)
+            else:
+                show(events, keep=arguments.keep)
         except Failed as error:
             print(f"\npodwire demo: {error}; the end of the logs:\n{error.log}", file=sys.stderr)
             return 1
@@ -75,23 +82,38 @@ def _columns() -> int:
     return shutil.get_terminal_size(fallback=(140, 24)).columns - INDENT
 
 
-def _text(events: Iterator[DemoEvent], *, keep: bool) -> None:
-    number = 0
+def _text(events: Iterator[DemoEvent], *, keep: bool, step: bool = False) -> None:
+    number, progress = 0, ProgressLine(sys.stdout)
     for event in events:
         match event:
             case ActStarted():
-                print(f"\n{'':=<{_columns() + INDENT}}\nAct {event.number}: {event.title}\n{event.sentence}")
+                title = paint(f"Act {event.number}: {event.title}", "bold")
+                print(f"\n{'':=<{_columns() + INDENT}}\n{title}\n{event.sentence}")
             case StepStarted():
                 number += 1
                 print(f"\n{number:2}  {event.sentence}")
                 for line in event.command.splitlines():
-                    print(f"    $ {line}", flush=True)
+                    print(f"    {paint(f'$ {line}', 'cyan')}", flush=True)
+                if not step:
+                    progress.show(f"    running step {number} …", at_once=True)
             case StepFinished():
+                progress.clear()
                 for line in event.shown:
                     print("\n".join(f"{'':{INDENT}}{part}".rstrip() for part in _fitted(line, _columns())))
-                print(f"    {event.milliseconds:.0f} ms", flush=True)
+                print(f"    {paint(f'{event.milliseconds:.0f} ms', 'dim')}", flush=True)
             case Summary():
                 _closing(event, number, keep=keep)
+
+
+def _paused(events: Iterator[DemoEvent], signals: SignalGuard) -> Iterator[DemoEvent]:
+    """Waits for the Enter key after each step is announced, and before it runs; end of input continues without."""
+    waits = True
+    for event in events:
+        yield event
+        if waits and isinstance(event, StepStarted):
+            print(f"    {paint('Enter runs it, Ctrl-C ends the demo', 'dim')}", end=" ", flush=True)
+            with signals.waiting():
+                waits = bool(sys.stdin.readline())
 
 
 def _fitted(line: str, width: int) -> list[str]:

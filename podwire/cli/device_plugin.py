@@ -3,8 +3,9 @@
 import argparse
 from pathlib import Path
 
+from podwire.cli.conformance import add_format, finish, printer, socket_of
 from podwire.cli.main import UserError
-from podwire.cli.options import add_logging, address, run_until_stopped
+from podwire.cli.options import add_logging, address, run_until_stopped, seconds
 from podwire.cluster.daemons import tune_memory
 from podwire.cluster.device_plugin import Options
 from podwire.cluster.device_plugin import run as offer
@@ -30,9 +31,7 @@ See docs/device-plugin.md.
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = EPILOG
-    parser.add_argument(
-        "--config", type=Path, required=True, metavar="FILE", help="YAML file with the pools of devices"
-    )
+    parser.add_argument("--config", type=Path, metavar="FILE", help="YAML file with the pools of devices")
     parser.add_argument("--check", action="store_true", help="only validate the file")
     where = parser.add_argument_group("paths")
     for flag, default, summary in (
@@ -49,9 +48,32 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="serve /metrics, /healthz and /readyz here (default: not at all)",
     )
     add_logging(parser)
+    parser.set_defaults(usage_error=parser.error)
+    verbs = parser.add_subparsers(dest="verb", metavar="[test]")
+    testing = verbs.add_parser("test", help="Test a plugin, in any language, against the device plugin API")
+    testing.description = "Call a device plugin as a kubelet does, and check its answers. It need not be registered."
+    testing.add_argument("socket", type=Path, metavar="SOCKET", help="of its service DevicePlugin")
+    testing.add_argument(
+        "--timeout", type=seconds, default=10.0, metavar="SECONDS", help="for one call (default: %(default)g)"
+    )
+    add_format(testing)
+
+
+def _test(arguments: argparse.Namespace) -> int:
+    from podwire.inspect.conformance.device_plugin import (  # noqa: PLC0415 - the plugin itself does not need it
+        run_device_plugin_cases,
+    )
+
+    shown = printer(arguments.output)
+    report = run_device_plugin_cases(socket_of(arguments.socket), arguments.timeout, shown)
+    return finish(report, arguments.output)
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.verb == "test":
+        return _test(arguments)
+    if arguments.config is None:
+        arguments.usage_error("the following arguments are required: --config")
     config = _loaded(arguments.config)
     if arguments.check:
         for pool in config.pools:

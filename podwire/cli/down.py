@@ -1,10 +1,11 @@
 """`podwire down`: removes a cluster."""
 
 import argparse
+import json
 import os
 
 from podwire.cli.main import UserError
-from podwire.cli.options import add_prefix
+from podwire.cli.options import add_output, add_prefix
 from podwire.cluster.up.down import NotRemoved, down
 from podwire.cluster.up.layout import BadPrefix, layout_of
 from podwire.cluster.up.slot_claims import SlotClaims
@@ -15,6 +16,7 @@ from podwire.durable.records import NewerFormat
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add_prefix(parser)
+    add_output(parser)
     parser.add_argument(
         "--force", action="store_true", help="delete the records even if some resources cannot be removed"
     )
@@ -32,5 +34,8 @@ def run(arguments: argparse.Namespace) -> int:
         ) from error
     except (BadPrefix, NewerFormat, PrefixLocked, StillThere, OSError) as error:
         raise UserError(str(error)) from error
-    print(f"removed the cluster below {layout.prefix}" if removed else f"no cluster below {layout.prefix}")
+    if arguments.output == "json":
+        print(json.dumps({"prefix": str(layout.prefix), "removed": removed}, indent=2))
+    else:
+        print(f"removed the cluster below {layout.prefix}" if removed else f"no cluster below {layout.prefix}")
     return 0

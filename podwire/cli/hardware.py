@@ -3,10 +3,10 @@
 import argparse
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from podwire.cli.main import UserError
+from podwire.cli.options import add_prefix
 from podwire.cluster.hardware import profile_yaml
 from podwire.cluster.hardware.pci_functions import Function, functions, links
 from podwire.cluster.hardware.profile import BadProfile, Profile
@@ -33,9 +33,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         cable = verbs.add_parser(verb, help=summary)
         cable.add_argument("card", metavar="CARD", help="name of the card in the profile; VFs are CARDv0, CARDv1, …")
         cable.add_argument("--node", metavar="NODE", help="node of the card (default: the first)")
-        cable.add_argument(
-            "--prefix", type=Path, default=Path("/"), metavar="DIR", help="directory of the cluster (default: /)"
-        )
+        add_prefix(cable)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -6,13 +6,14 @@ import json
 import shlex
 import shutil
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from podwire.cli import image_build
 from podwire.cli.main import UserError
+from podwire.cli.options import add_prefix
+from podwire.cli.terminal import ProgressLine
 from podwire.cluster.image_load import ENGINES, Engines
 from podwire.cluster.registries import DIRECTORY, hosts_finder, registry_client
 from podwire.linux.fs.trust import check_directory
@@ -81,13 +82,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     from_file = verbs.add_parser("build", help="Build an image from a Containerfile or Dockerfile")
     image_build.configure(from_file)
     for verb in (listing, taking, pulling, removing, building, loading, from_file):
-        verb.add_argument(
-            "--prefix",
-            type=Path,
-            default=Path("/"),
-            metavar="DIR",
-            help=f"directory of the cluster; images are in DIR/{STORE} (default: /)",
-        )
+        add_prefix(verb, f"directory of the cluster; images are in DIR/{STORE}", flag="--cluster")
         short = () if verb is from_file else ("-o",)  # there it is the archive, as for other builders
         verb.add_argument(*short, "--output", choices=("text", "json"), default="text")
 
@@ -179,34 +174,19 @@ def _pull(images: Images, arguments: argparse.Namespace) -> Sequence[Image]:
 
     async def pull_one(puller: Puller, name: str) -> Image:
         fitting = docker_config.matching(references.parse(name).repository, logins.items())
-        line = ProgressLine(name)
+        line = ProgressLine()
         try:
-            return await puller.pull(name, fitting[0] if fitting else ANONYMOUS, line.show)
+            login = fitting[0] if fitting else ANONYMOUS
+            return await puller.pull(name, login, lambda transfer: line.show(_transferred(name, transfer)))
         finally:
-            line.end()
+            line.clear()
 
     return asyncio.run(pull_all())
 
 
-class ProgressLine:
-    """One line on a terminal that says how far a pull is; nothing where standard error is a file."""
-
-    def __init__(self, name: str, seconds: float = 0.1) -> None:
-        self._name = name
-        self._seconds = seconds
-        self._shown = 0.0
-        self._wanted = sys.stderr.isatty()
-
-    def show(self, transfer: Transfer) -> None:
-        if self._wanted and time.monotonic() - self._shown >= self._seconds:
-            self._shown = time.monotonic()
-            layers = f"{transfer.layers_done} of {transfer.layers} layers"
-            done = f"{transfer.bytes_done / 1e6:.1f} of {transfer.bytes / 1e6:.1f} MB"
-            print(f"\r{self._name}: {layers}, {done}\x1b[K", end="", file=sys.stderr, flush=True)
-
-    def end(self) -> None:
-        if self._shown:
-            print(file=sys.stderr)
+def _transferred(name: str, transfer: Transfer) -> str:
+    layers = f"{transfer.layers_done} of {transfer.layers} layers"
+    return f"{name}: {layers}, {transfer.bytes_done / 1e6:.1f} of {transfer.bytes / 1e6:.1f} MB"
 
 
 def _remove(images: Images, arguments: argparse.Namespace) -> Sequence[Image]:

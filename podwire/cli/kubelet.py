@@ -15,11 +15,18 @@ from podwire.kubelet.devices.settings import AT_ADMISSION, AT_START, DEFAULT
 from podwire.kubelet.devices.topology import BEST_EFFORT, POLICIES
 from podwire.kubelet.eviction.settings import EvictionSettings
 from podwire.kubelet.eviction.thresholds import DEFAULT as DEFAULT_THRESHOLDS
-from podwire.kubelet.eviction.thresholds import Threshold, parse_grace_periods, parse_thresholds, soft
+from podwire.kubelet.eviction.thresholds import (
+    Threshold,
+    parse_grace_periods,
+    parse_minimum_reclaim,
+    parse_thresholds,
+    soft,
+)
 from podwire.kubelet.images.credential_providers import BadProviders
 from podwire.kubelet.images.garbage_collection import ImageGcSettings
 from podwire.kubelet.log_rotation import LogSettings
 from podwire.kubelet.node import default_name
+from podwire.linux.machine import KernelMachine
 from podwire.objects import quantity
 from podwire.objects.nodes import Taint
 from podwire.protocols.k8sapi.kubeconfig import BadKubeconfig
@@ -92,6 +99,12 @@ def _configure_node(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--max-pods", type=int, default=110, metavar="N", help="number of pods at most (default: %(default)s)"
+    )
+    group.add_argument(
+        "--fail-swap-on",
+        choices=("true", "false"),
+        default="true",
+        help="refuse to start while the machine swaps: limits of memory do not hold then (default: %(default)s)",
     )
     group.add_argument(
         "--cluster-dns", type=_addresses, default=(), metavar="IP[,IP]", help="DNS servers of the cluster"
@@ -205,6 +218,13 @@ def _configure_limits(parser: argparse.ArgumentParser) -> None:
         help="longest grace period of a pod that is evicted for a soft threshold (default: %(default)s)",
     )
     group.add_argument(
+        "--eviction-minimum-reclaim",
+        type=_minimum_reclaim,
+        default={},
+        metavar="SIGNAL=QUANTITY[,…]",
+        help="pods are evicted until this much more than the threshold is available, such as nodefs.available=1Gi",
+    )
+    group.add_argument(
         "--eviction-pressure-transition-period",
         type=seconds,
         default=EvictionSettings().transition_period,
@@ -279,7 +299,18 @@ def _credential_providers(arguments: argparse.Namespace) -> tuple[Path, Path] | 
     return None if config is None else (config, directory)
 
 
+def refuse_swap(machine: KernelMachine) -> None:
+    """Raises UserError if the machine swaps."""
+    if swaps := machine.swaps():
+        raise UserError(
+            "running with swap on is not supported, please disable swap or set --fail-swap-on to false: "
+            f"{', '.join(swaps)}: a container could use memory beyond its limit"
+        )
+
+
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.fail_swap_on == "true":
+        refuse_swap(KernelMachine())
     options = Options(
         kubeconfig=arguments.kubeconfig,
         runtime_endpoint=arguments.container_runtime_endpoint,
@@ -362,7 +393,15 @@ def _eviction(arguments: argparse.Namespace) -> EvictionSettings:
         transition_period=arguments.eviction_pressure_transition_period,
         soft=thresholds,
         soft_grace=max(0, arguments.eviction_max_pod_grace_period),
+        minimum_reclaim=arguments.eviction_minimum_reclaim,
     )
+
+
+def _minimum_reclaim(text: str) -> dict[str, Threshold]:
+    try:
+        return parse_minimum_reclaim(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _grace_periods(text: str) -> dict[str, float]:

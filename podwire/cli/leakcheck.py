@@ -18,7 +18,7 @@ from podwire.protocols.k8sapi.kubeconfig import BadKubeconfig
 from podwire.protocols.k8sapi.status import ApiError
 
 REMOVAL_SECONDS = 3.0
-"""For a sandbox whose pod was just deleted."""
+"""For a sandbox whose pod, or an address whose Service, was just deleted."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +31,7 @@ def run(arguments: argparse.Namespace) -> int:
         layout = layout_of(arguments.prefix)
         leftovers = _look(layout)
         leftovers = lasting(leftovers, _look(layout)) if leftovers else leftovers
-        leftovers += _sandboxes_without_pod(layout)
+        leftovers += _without_object(layout)
     except (BadPrefix, OSError) as error:
         raise UserError(str(error)) from error
     if arguments.output == "json":
@@ -45,17 +45,19 @@ def _look(layout: Layout) -> list[Leftover]:
     return leaks(cluster_leftovers.find_resources(layout, SlotClaims()), cluster_leftovers.owners(layout))
 
 
-def _sandboxes_without_pod(layout: Layout) -> list[Leftover]:
-    """Compares sandboxes with the pods of the API. One that is just being removed is waited for."""
+def _without_object(layout: Layout) -> list[Leftover]:
+    """Compares sandboxes and addresses with the objects of the API. What is just being removed is waited for."""
     if not state.exists(layout.record):
         return []
     until = time.monotonic() + REMOVAL_SECONDS
     try:
-        found = asyncio.run(cluster_leftovers.find_sandboxes_without_pod(layout))
+        found = asyncio.run(cluster_leftovers.find_without_object(layout))
         while found and time.monotonic() < until:
             time.sleep(0.2)
-            found = lasting(found, asyncio.run(cluster_leftovers.find_sandboxes_without_pod(layout)))
+            found = lasting(found, asyncio.run(cluster_leftovers.find_without_object(layout)))
     except (ApiError, ClientError, BadKubeconfig, TimeoutError) as error:
-        print(f"podwire: sandboxes were not compared with the pods of the API: {error}", file=sys.stderr)
+        print(
+            f"podwire: sandboxes and addresses were not compared with the objects of the API: {error}", file=sys.stderr
+        )
         return []
     return found

@@ -8,67 +8,21 @@ import errno
 import gc
 import importlib
 import os
+import re
 import select
 import signal
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from podwire import __version__
+from podwire.cli.commands import COMMANDS, GROUPS, Command
+from podwire.cli.parser import Parser
 
-
-@dataclass(frozen=True, slots=True)
-class Command:
-    """A command: its module has `configure(parser)` and `run(arguments) -> exit code`."""
-
-    name: str
-    module: str
-    summary: str
-
-
-GROUPS = {
-    "clusters": (
-        Command("up", "podwire.cli.up", "Start a cluster on this machine"),
-        Command("down", "podwire.cli.down", "Remove a cluster with its pods and everything it created"),
-        Command("status", "podwire.cli.status", "Show the processes, nodes and addresses of a cluster"),
-        Command("kubeconfig", "podwire.cli.kubeconfig", "Print the path of a cluster's kubeconfig"),
-        Command("node", "podwire.cli.node", "Run a program on a node, with its paths and links"),
-        Command("hardware", "podwire.cli.hardware", "Show hardware profiles; plug and unplug simulated cards"),
-        Command("demo", "podwire.cli.demo", "Start a cluster, run pods, draw their traces, remove it"),
-    ),
-    "diagnostics": (
-        Command("trace", "podwire.cli.trace", "Draw the start of a pod as a sequence diagram"),
-        Command("doctor", "podwire.cli.doctor", "Check what this machine lacks, and what would help"),
-        Command("leakcheck", "podwire.cli.leakcheck", "List leftovers: resources that no pod uses any more"),
-        Command("policy", "podwire.cli.policy", "Explain which NetworkPolicy allows or denies a connection"),
-        Command("service", "podwire.cli.service", "Explain the way of a packet to a Service, rule by rule"),
-        Command("retry", "podwire.cli.retry", "Retry now whatever a pod is waiting for"),
-        Command("chaos", "podwire.cli.chaos", "Inject random faults into a cluster and check what must hold"),
-        Command("failpoints", "podwire.cli.failpoints", "List the failpoints for fault injection in tests"),
-    ),
-    "components, each usable alone with any Kubernetes": (
-        Command("apiserver", "podwire.cli.apiserver", "Serve the Kubernetes API from SQLite, etcd or memory"),
-        Command("controllers", "podwire.cli.controllers", "Run the controllers: workloads, owners, nodes, …"),
-        Command("scheduler", "podwire.cli.scheduler", "Bind pods to nodes"),
-        Command("dns", "podwire.cli.dns", "Resolve names of Services and pods, and forward others"),
-        Command("kubelet", "podwire.cli.kubelet", "Run the pods of this node on any CRI runtime"),
-        Command("runtime", "podwire.cli.runtime", "Run pod sandboxes and containers for CRI clients"),
-        Command("proxy", "podwire.cli.proxy", "Send packets to Services on to their endpoints"),
-        Command("image", "podwire.cli.image", "Import, build, list and remove images, without a registry"),
-        Command("cni", "podwire.cli.cni", "Install CNI plugins, run their daemon, call them by hand"),
-        Command("nri", "podwire.cli.nri", "Write, test and observe NRI plugins"),
-        Command("nri-network", "podwire.cli.nri_network", "Apply policies and routes to pods, as an NRI plugin"),
-        Command("device-plugin", "podwire.cli.device_plugin", "Offer network devices to a kubelet"),
-        Command("network-driver", "podwire.cli.network_driver", "Publish interfaces as DRA devices, and attach them"),
-        Command("manifests", "podwire.cli.manifests", "Print manifests that install a component on any cluster"),
-    ),
-}
+__all__ = ["COMMANDS", "Command", "UserError", "main", "plain_text", "whole_parser"]
 
 _CA_FILE = "SSL_CERT_FILE"
 """The environment variable of OpenSSL for the file with the system's CAs."""
-
-COMMANDS = tuple(command for group in GROUPS.values() for command in group)
 
 DESCRIPTION = "A small, complete Kubernetes for one machine, with one command per component."
 
@@ -76,11 +30,13 @@ EPILOG = """\
 exit codes: 0 ok, 1 failed, 2 usage
 
 try:
-  podwire demo                                     see it work
-  podwire up --detach                              start a cluster
-  podwire down                                     remove it again
-  podwire apiserver --data-dir /srv/pw --listen 127.0.0.1:6443
-  kubectl --kubeconfig /srv/pw/kubeconfig get namespaces
+  podwire doctor                     check this machine
+  podwire demo                       see it work, step by step
+  podwire up --detach --name dev     start a cluster, next to others
+  podwire kubectl --name dev get nodes
+  podwire down --name dev            remove it again, with everything it created
+
+`podwire COMMAND --help` explains a command, `podwire man COMMAND` is its page.
 """
 
 
@@ -93,7 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 128 + signal.SIGINT
     except OSError as error:
         if (code := _code_of_write_error(error)) is None:
-            raise
+            print(f"podwire: {plain_text(str(error))}{_rights_hint(error)}", file=sys.stderr)
+            return 1
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter writes again at exit
         return code
     finally:
@@ -129,13 +86,56 @@ def _run(given: Sequence[str]) -> int:
     if parsed.command is None:
         parser.print_help()
         return 2
-    module = _load(next(command.module for command in COMMANDS if command.name == parsed.command))
     try:
+        module = _load(_command(parsed.command).module)
         code: int = module.run(parsed)
     except UserError as error:
-        print(f"podwire {parsed.command}: {error}", file=sys.stderr)
+        hint = _rights_hint(error.__cause__)
+        print(f"podwire {parsed.command}: {plain_text(str(error))}{hint}", file=sys.stderr)
+        return 1
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] == "podwire":
+            raise
+        print(f"podwire {parsed.command}: {_incomplete(error)}", file=sys.stderr)
         return 1
     return code
+
+
+def _command(name: str) -> Command:
+    return next(command for command in COMMANDS if command.name == name)
+
+
+def _incomplete(error: ModuleNotFoundError) -> str:
+    """Says how to complete an installation without some package."""
+    return (
+        f"the Python package {error.name!r} is not installed in {sys.prefix}; "
+        f"install podwire again (`scripts/setup` in its source tree, else `{sys.executable} -m pip install podwire`)"
+    )
+
+
+_ERRNO = re.compile(r"\[Errno \d+\] ([^:\n]+)(?:: (?:b?'([^']*)'|b?\"([^\"]*)\")(?: -> b?'([^']*)')?)?")
+
+
+def plain_text(message: str) -> str:
+    """Returns a message in which errors of the system are written as `PATH: reason`, without their numbers."""
+
+    def plain(found: "re.Match[str]") -> str:
+        reason, path = found[1], found[2] or found[3]
+        return f"{path}: {reason}" if path else reason
+
+    return re.sub(r"(?<!\S)(\S+): \1: ", r"\1: ", _ERRNO.sub(plain, message))  # a path that was named before
+
+
+def _rights_hint(cause: BaseException | None) -> str:
+    """Returns what helps against an error of the system; empty for others."""
+    number = cause.errno if isinstance(cause, OSError) else None
+    if number in (errno.EACCES, errno.EPERM, errno.EROFS) and os.geteuid() != 0:
+        return "; try it as root: `sudo podwire …`"
+    if number in (errno.EACCES, errno.EPERM, errno.ENOSYS):
+        return "; `podwire doctor` says what this machine or container lacks"
+    if number in (errno.ENOSPC, errno.EDQUOT):
+        return "; free some space (`df -h` shows which file system is full) and try again"
+    return ""
 
 
 def _load(module: str) -> Any:
@@ -167,8 +167,14 @@ def _page() -> str:
     return "\n".join(lines)
 
 
-def _parse(given: Sequence[str]) -> tuple[argparse.ArgumentParser, argparse.Namespace]:
-    parser = argparse.ArgumentParser(
+def whole_parser() -> argparse.ArgumentParser:
+    """Returns the parser with the options of all commands, for completions and manual pages. Imports everything."""
+    return _parser(COMMANDS)
+
+
+def _parser(configured: Iterable[Command]) -> argparse.ArgumentParser:
+    """Returns the parser; only `configured` commands have their options."""
+    parser = Parser(
         prog="podwire",
         usage="podwire [-h] [--version] COMMAND ...",
         description=_page(),
@@ -177,14 +183,42 @@ def _parse(given: Sequence[str]) -> tuple[argparse.ArgumentParser, argparse.Name
     )
     parser.add_argument("--version", action="version", version=f"podwire {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", prog="podwire", help=argparse.SUPPRESS)
-    name = next((word for word in given if not word.startswith("-")), "")
+    configured = list(configured)
     for command in COMMANDS:
         below = commands.add_parser(command.name, help=command.summary, description=command.summary)
-        if command.name == name:
+        if command in configured:
             _load(command.module).configure(below)
-    return parser, parser.parse_args(given)
+    return parser
+
+
+def _parse(given: Sequence[str]) -> tuple[argparse.ArgumentParser, argparse.Namespace]:
+    position = next((number for number, word in enumerate(given) if not word.startswith("-")), len(given))
+    chosen = [command for command in COMMANDS if command.name in given[position : position + 1]]
+    try:
+        parser = _parser(chosen)
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] == "podwire":
+            raise
+        print(f"podwire {chosen[0].name}: {_incomplete(error)}", file=sys.stderr)
+        raise SystemExit(1) from None
+    if not chosen or not chosen[0].passes_on:
+        return parser, parser.parse_args(given)
+    own = position + 1 + _own_words(given[position + 1 :])
+    parsed = parser.parse_args(given[:own])
+    parsed.words = list(given[own:])
+    return parser, parsed
+
+
+def _own_words(words: Sequence[str]) -> int:
+    """Returns how many words are options of ours, before those of the other program."""
+    if words[:1] in (["-h"], ["--help"]):
+        return 1
+    number = 0
+    while number < len(words) and (flag := words[number].partition("="))[0] in ("--prefix", "--name"):
+        number += 1 if flag[1] else 2
+    return min(number, len(words))
 
 
 if __name__ == "__main__":
     # By its module name: commands raise UserError of that module, not of __main__.
-    sys.exit(importlib.import_module("podwire.cli.main").main())
+    sys.exit(importlib.import_module("podwire.cli.entry").main())

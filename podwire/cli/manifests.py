@@ -10,6 +10,7 @@ from podwire.cli.main import UserError
 from podwire.cli.options import write_line
 from podwire.dradriver.config import load
 from podwire.dradriver.publish.manifests import Deployment, network_driver
+from podwire.nriplugins.network import admin_crds
 from podwire.nriplugins.network.manifests import Settings, manifests
 from podwire.protocols.settings import BadConfig
 
@@ -22,6 +23,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     network = parts.add_parser("nri-network", help="Print the network plugin: CRDs, RBAC, DaemonSet")
     network.add_argument("--image", default=STANDARD.image, help="image with podwire and nft (default: %(default)s)")
     _configure(network, STANDARD.namespace, STANDARD.port)
+    parts.add_parser("admin-network-policy", help="Print the CRDs of AdminNetworkPolicy and BaselineAdminNetworkPolicy")
     driver = parts.add_parser(
         "network-driver", help="Print the network driver: RBAC, admission policies, device classes, DaemonSet"
     )
@@ -54,7 +56,7 @@ def _configure(parser: argparse.ArgumentParser, namespace: str, port: int) -> No
 
 
 def run(arguments: argparse.Namespace) -> int:
-    objects = _network_driver(arguments) if arguments.part == "network-driver" else _nri_network(arguments)
+    objects = _PARTS[arguments.part](arguments)
     write_line(yaml.dump_all(objects, Dumper=_Plain, sort_keys=False, width=LONGEST_LINE).rstrip())
     return 0
 
@@ -86,6 +88,17 @@ def _network_driver(arguments: argparse.Namespace) -> list[dict[str, object]]:
             api_port=port,
         )
     )
+
+
+def _admin_network_policy(_arguments: argparse.Namespace) -> list[dict[str, object]]:
+    return [*admin_crds.ALL]
+
+
+_PARTS = {
+    "nri-network": _nri_network,
+    "network-driver": _network_driver,
+    "admin-network-policy": _admin_network_policy,
+}
 
 
 def _text(path: Path) -> str:

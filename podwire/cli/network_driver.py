@@ -5,7 +5,15 @@ import os
 from pathlib import Path
 
 from podwire.cli.main import UserError
-from podwire.cli.options import add_logging, add_node, first_error, run_until_stopped, this_node, write_line
+from podwire.cli.options import (
+    add_logging,
+    add_node,
+    add_prefix,
+    first_error,
+    run_until_stopped,
+    this_node,
+    write_line,
+)
 from podwire.cluster import network_driver
 from podwire.cluster.daemons import tune_memory
 from podwire.cluster.network_driver import CDI, KUBELET, STATE, Options
@@ -82,13 +90,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     explain = commands.add_parser("explain", help="Explain the state of a claim")
     explain.add_argument("claim", metavar="[NAMESPACE/]CLAIM")
     explain.add_argument("-n", "--namespace", default="default", help="namespace of CLAIM (default: %(default)s)")
-    explain.add_argument(
-        "--prefix",
-        type=Path,
-        default=Path("/"),
-        metavar="DIR",
-        help="directory of the cluster (default: /)",
-    )
+    add_prefix(explain)
     for flag, type_ in (("--kubeconfig", Path), ("--context", str), ("--node-name", str), ("--state-dir", Path)):
         explain.add_argument(flag, type=type_, default=argparse.SUPPRESS, help=argparse.SUPPRESS)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from podwire.cli.main import UserError
+from podwire.cli.options import PREFIX, add_prefix
 from podwire.cluster import tracing
 from podwire.cluster.up import state
 from podwire.cluster.up.layout import BadPrefix, Layout, layout_of
@@ -19,9 +20,7 @@ from podwire.linux import syscalls
 def configure(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     executing = verbs.add_parser("exec", help="Run a program in the namespaces of a node")
-    executing.add_argument(
-        "--prefix", type=Path, default=Path("/"), metavar="DIR", help="directory of the cluster (default: /)"
-    )
+    add_prefix(executing)
     executing.add_argument("node", metavar="NODE")
     executing.add_argument("program", nargs=argparse.REMAINDER, metavar="-- PROGRAM", help="program with arguments")
 
@@ -35,6 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
         collector = _enter(arguments.prefix, arguments.node)
         os.environ.setdefault(tracing.VARIABLE, str(collector))
         os.environ.setdefault(tracing.NODE, arguments.node)
+        os.environ[PREFIX] = "/"  # on a node, the paths of its cluster are the standard ones
         os.execvp(program[0], program)  # noqa: S606 - the user's own program, without a shell
     except FileNotFoundError as error:
         raise UserError(f"{program[0]}: not found on node {arguments.node}") from error

@@ -8,7 +8,8 @@ import importlib
 from collections.abc import Sequence
 from typing import Any
 
-from podwire.cli.main import Command
+from podwire.cli.commands import Command
+from podwire.cli.parser import Parser
 
 SUBCOMMANDS = (
     Command("new", "podwire.cli.nri_new", "Create a new plugin with a test"),
@@ -19,16 +20,21 @@ SUBCOMMANDS = (
 )
 
 
-class _LazyParser(argparse.ArgumentParser):
+class _LazyParser(Parser):
     """A parser that imports its options when it is used."""
 
     module = ""
 
+    def load(self) -> Any:
+        """Adds the options, once; returns the module of the subcommand."""
+        module, self.module = importlib.import_module(self.module), ""
+        module.configure(self)
+        return module
+
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         if not self.module:
             return super().parse_known_args(args, namespace)
-        module, self.module = importlib.import_module(self.module), ""
-        module.configure(self)
+        module = self.load()
         if getattr(module, "PROGRAM", False):
             # Arguments after `--` belong to the other program.
             given = list(args or ())
@@ -37,7 +43,12 @@ class _LazyParser(argparse.ArgumentParser):
             self.set_defaults(program=program)
         # Options between NAME and [DIR]; argparse calls this again for the parts.
         mixed = getattr(module, "INTERMIXED", False)
-        return self.parse_known_intermixed_args(args, namespace) if mixed else self.parse_known_args(args, namespace)
+        if not mixed:
+            return self.parse_known_args(args, namespace)
+        self.keeps_unknown = True
+        parsed, unknown = self.parse_known_intermixed_args(args, namespace)
+        self.reject(unknown)
+        return parsed, unknown
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

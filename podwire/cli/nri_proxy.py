@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import dataclasses
 import json
 import os
 import signal
@@ -16,9 +17,10 @@ from podwire.cli.main import UserError
 from podwire.cli.nri_fake import LAUNCHED, SOCKET
 from podwire.cli.options import write_line
 from podwire.nri.play.plugin import DEFAULT_LIMITS, How, Process, connecting, launched
-from podwire.nri.proxy import Proxy, Seen, Summary
+from podwire.nri.proxy import Exchange, Proxy, Seen, Summary
 from podwire.nri.proxy.summary import line
 from podwire.protocols.nri.names import PluginId
+from podwire.trace.redact_messages import redacted
 
 PROGRAM = True
 """Arguments after `--` are `arguments.program`."""
@@ -32,7 +34,8 @@ it. A proxy that a runtime starts as a pre-installed plugin starts that program 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
-        "podwire nri proxy [-h] [--listen PATH] [--connect PATH] [--format FORMAT] [-- PROGRAM [ARGUMENT ...]]"
+        "podwire nri proxy [-h] [--listen PATH] [--connect PATH] [--format FORMAT] [--show-secrets] [--output FILE] "
+        "[-- PROGRAM [ARGUMENT ...]]"
     )
     parser.epilog = EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
@@ -44,6 +47,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--format", choices=("text", "json"), default="text", help="json: one object per line (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--show-secrets",
+        action="store_true",
+        help="show values of environment variables, arguments and plugin configurations (default: hidden)",
     )
     parser.add_argument("--output", type=Path, metavar="FILE", help="output file (default: stdout)")
 
@@ -63,12 +71,14 @@ class _Printer:
     def __init__(self, arguments: argparse.Namespace) -> None:
         """Raises OSError."""
         self._json = arguments.format == "json"
+        self._secrets = arguments.show_secrets
         self._file = arguments.output.open("w", encoding="utf-8") if arguments.output else sys.stdout
         self._summary = Summary()
 
     def print_message(self, seen: Seen) -> None:
         self._summary.add(seen)
-        write_line(json.dumps(seen.plain()) if self._json else line(seen), self._file)
+        shown = seen if self._secrets else _without_secrets(seen)
+        write_line(json.dumps(shown.plain()) if self._json else line(shown), self._file)
 
     def end(self) -> None:
         summary = (
@@ -77,6 +87,14 @@ class _Printer:
         write_line(summary, self._file)
         if self._file is not sys.stdout:
             self._file.close()
+
+
+def _without_secrets(seen: Seen) -> Seen:
+    """Hides what traces hide: values of environment variables, arguments, the configuration of a plugin."""
+    if not isinstance(seen, Exchange):
+        return seen
+    request = seen.request and redacted(seen.request)
+    return dataclasses.replace(seen, request=request, response=seen.response and redacted(seen.response))
 
 
 async def _until_stopped(printer: _Printer, arguments: argparse.Namespace) -> int:

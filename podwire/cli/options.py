@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from podwire import logs
+from podwire.cli import current_cluster
 from podwire.cluster import daemons
+from podwire.cluster.up import named_clusters
 from podwire.linux.values import Network
 
 
@@ -77,10 +79,68 @@ SHORTEST_LIFETIME, LONGEST_LIFETIME = timedelta(seconds=10), timedelta(days=3650
 """Of a certificate: at least some requests long, at most as long as the CA's."""
 
 
-def add_prefix(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--prefix", type=Path, default=Path("/"), metavar="DIR", help="directory of the cluster (default: /)"
+PREFIX = "PODWIRE_PREFIX"
+"""The environment variable for the prefix of all commands."""
+_CHOSEN = "\0"
+"""Stands for an option that was not given; argparse converts it like one that was."""
+
+
+def add_prefix(
+    parser: argparse.ArgumentParser | argparse._ArgumentGroup,
+    help_: str = "directory of the cluster",
+    *,
+    flag: str = "--name",
+    required: bool = False,
+    unset: Path | None = Path("/"),
+) -> None:
+    """Adds --prefix and --name. `unset` is the result without either, $PODWIRE_PREFIX and `podwire use`."""
+
+    def prefix(text: str) -> Path | None:
+        return Path(text) if text != _CHOSEN else chosen_prefix() or unset
+
+    group = parser.add_mutually_exclusive_group(required=required)
+    last = "" if required else f" (default: ${PREFIX}, else that of `podwire use`, else /)"
+    group.add_argument(
+        "--prefix", type=prefix, default=None if required else _CHOSEN, metavar="DIR", help=f"{help_}{last}"
     )
+    group.add_argument(flag, dest="prefix", type=_named_prefix, metavar="CLUSTER", help="name of the cluster instead")
+
+
+def add_component_prefix(parser: argparse.ArgumentParser) -> None:
+    """Adds --prefix for a component: the current cluster of a user does not matter to it."""
+    parser.add_argument(
+        "--prefix",
+        type=Path,
+        default=os.environ.get(PREFIX, "/"),
+        metavar="DIR",
+        help=f"directory of the node (default: ${PREFIX}, else /)",
+    )
+
+
+def chosen_prefix() -> Path | None:
+    """Returns the prefix of $PODWIRE_PREFIX or of `podwire use`; None without both."""
+    if given := os.environ.get(PREFIX):
+        return Path(given)
+    try:
+        name = current_cluster.read()
+        return named_clusters.prefix_of(name) if name else None
+    except (named_clusters.BadName, OSError) as error:
+        raise argparse.ArgumentTypeError(f"the current cluster: {error}; choose one with `podwire use`") from error
+
+
+def _named_prefix(name: str) -> Path:
+    try:
+        return named_clusters.prefix_of(name)
+    except named_clusters.BadName as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def cluster_flag(prefix: Path) -> str:
+    """Returns the option that names a cluster in a command to type, with a space before it; empty for the default."""
+    name = named_clusters.name_of(prefix)
+    if name == named_clusters.DEFAULT:
+        return ""
+    return f" --name {name}" if name else f" --prefix {prefix}"
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:

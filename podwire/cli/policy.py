@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from podwire.cli.main import UserError
-from podwire.cli.options import write_line
+from podwire.cli.options import add_prefix, write_line
 from podwire.cluster.up.layout import BadPrefix, layout_of
 from podwire.inspect.policy_explain import explained
 from podwire.nriplugins.network.policy.explain import Unknown
@@ -41,9 +41,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     explaining.add_argument(
         "--context", default="", metavar="NAME", help="context of the kubeconfig (default: its current one)"
     )
-    explaining.add_argument(
-        "--prefix", type=Path, default=Path("/"), metavar="DIR", help="directory of the cluster (default: /)"
-    )
+    add_prefix(explaining)
     explaining.add_argument("-o", "--output", choices=("text", "json"), default="text")
 
 
@@ -55,9 +53,12 @@ def run(arguments: argparse.Namespace) -> int:
         result = asyncio.run(explanation)
     except (BadKubeconfig, ApiError, ClientError, Unknown, Broken, OSError) as error:
         raise UserError(str(error)) from error
-    text = str(result) if arguments.output == "text" else msgspec.json.encode(result, enc_hook=str).decode()
-    write_line(text)
-    return 0 if result.allowed else DENIED
+    if arguments.output == "text":
+        write_line(str(result))
+    else:
+        document = msgspec.to_builtins(result.verdict, enc_hook=str) | {"enforced": result.enforced}
+        write_line(msgspec.json.encode(document).decode())
+    return 0 if result.verdict.allowed else DENIED
 
 
 def _kubeconfigs(arguments: argparse.Namespace) -> list[str]:

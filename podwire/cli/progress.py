@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import TextIO
 
+from podwire.cli.terminal import is_terminal, paint
 from podwire.cluster.up import launch
 from podwire.cluster.up.layout import Layout
 from podwire.cluster.up.supervisor import Event
@@ -14,16 +15,16 @@ WIDTH = 10
 """Minimum width of the column of names."""
 
 
-def shown(event: Event, width: int = WIDTH) -> str:
+def shown(event: Event, width: int = WIDTH, out: TextIO | None = None) -> str:
     """Formats an event; empty for events that are shown on a terminal only."""
     name, taken = (event.component or "cluster").ljust(width), f"{event.seconds * 1000:6.0f} ms"
     match event.what:
         case "ready" | "stopped":
-            return f"{name} {event.what:8} {taken}"
+            return f"{name} {paint(f'{event.what:8}', 'green', out)} {taken}"
         case "up":
-            return f"{name} {'ready':8} {taken}"
+            return f"{name} {paint('ready   ', 'green', out)} {taken}"
         case "died":
-            return f"{name} {'died':8} {event.detail}; restarting"
+            return f"{name} {paint('died    ', 'red', out)} {event.detail}; restarting"
     return ""
 
 
@@ -36,7 +37,7 @@ class Lines:
         self._width = width
 
     def __call__(self, event: Event) -> None:
-        if line := shown(event, self._width):
+        if line := shown(event, self._width, self._out):
             print(f"  {line}", file=self._out, flush=True)
         if event.what == "failed":
             _print_failure(self._layout, event.detail)
@@ -57,7 +58,7 @@ class Live:
             self._is_over = self._is_over or event.what in ("up", "failed", "stopping")
             self._lines(event)
             return
-        row = shown(event, self._width) or f"{event.component.ljust(self._width)} {event.what:8}"
+        row = shown(event, self._width, self._out) or f"{event.component.ljust(self._width)} {event.what:8}"
         drawn = len(self._rows)
         self._rows[event.component] = row
         if drawn:
@@ -67,10 +68,11 @@ class Live:
         self._out.flush()
 
 
-def progress(layout: Layout, names: Iterable[str] = ()) -> Callable[[Event], None]:
+def progress(layout: Layout, names: Iterable[str] = (), out: TextIO | None = None) -> Callable[[Event], None]:
     """Returns the reporter that fits the output; `names` are those of the components."""
     width = max((WIDTH, *map(len, names)))
-    return Live(layout, width=width) if sys.stdout.isatty() else Lines(layout, width=width)
+    out = sys.stdout if out is None else out
+    return Live(layout, out, width) if is_terminal(out) else Lines(layout, out, width)
 
 
 def _print_failure(layout: Layout, component: str) -> None:

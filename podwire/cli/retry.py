@@ -5,6 +5,7 @@ import asyncio
 from pathlib import Path
 
 from podwire.cli.main import UserError
+from podwire.cli.options import add_prefix
 from podwire.cluster.up.layout import BadPrefix, layout_of
 from podwire.inspect.retry import Options, retry
 from podwire.protocols.k8sapi.client_side import ClientError
@@ -15,9 +16,7 @@ from podwire.protocols.k8sapi.status import ApiError
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("pod", metavar="[NAMESPACE/]POD", help="pod whose back-offs end")
     parser.add_argument("-n", "--namespace", default="default", help="namespace of POD (default: %(default)s)")
-    parser.add_argument(
-        "--prefix", type=Path, default=Path("/"), metavar="DIR", help="directory of the cluster (default: /)"
-    )
+    add_prefix(parser)
     parser.add_argument(
         "--kubeconfig", type=Path, metavar="FILE", help="kubeconfig of another cluster that runs podwire's kubelet"
     )

@@ -5,7 +5,7 @@ import asyncio
 from pathlib import Path
 
 from podwire.cli.main import UserError
-from podwire.cli.options import add_logging, add_prefix, run_until_stopped, seconds
+from podwire.cli.options import add_component_prefix, add_logging, run_until_stopped, seconds
 from podwire.cluster import nri
 from podwire.cluster.runtime import OCI_RUNTIMES, NoRuntime, Options, RunsAlready, running
 from podwire.durable.records import NewerFormat
@@ -17,7 +17,7 @@ from podwire.transports.unix_sockets import CannotListen
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--socket", type=Path, metavar="PATH", help="CRI socket (default: PREFIX/run/podwire/cri.sock)")
-    add_prefix(parser)
+    add_component_prefix(parser)
     parser.add_argument(
         "--cni-conf-dir", type=Path, metavar="DIR", help="network configurations (default: PREFIX/etc/cni/net.d)"
     )

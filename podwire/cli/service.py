@@ -3,12 +3,11 @@
 import argparse
 import asyncio
 import os
-from pathlib import Path
 
 import msgspec
 
 from podwire.cli.main import UserError
-from podwire.cli.options import write_line
+from podwire.cli.options import add_prefix, write_line
 from podwire.cluster.up.layout import BadPrefix, layout_of
 from podwire.inspect.service_explain import Asked, CannotExplain, explain_service
 from podwire.linux.errors import LinuxError
@@ -42,9 +41,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     explaining.add_argument(
         "--node-port", default="", metavar="NODE", help="connect to the node port at NODE instead, by its rules"
     )
-    explaining.add_argument(
-        "--prefix", type=Path, default=Path("/"), metavar="DIR", help="directory of the cluster (default: /)"
-    )
+    add_prefix(explaining)
     explaining.add_argument("-o", "--output", choices=("text", "json"), default="text")
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from podwire.cli.main import UserError
+from podwire.cli.options import add_prefix
 from podwire.cli.trace_output import as_json, diff_as_json, listed, send
 from podwire.cluster.tracing import CollectorOptions, catch_up
 from podwire.linux.fs.trust import check_directory
@@ -67,9 +68,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     how.add_argument(
         "--color", choices=("auto", "always", "never"), default="auto", help="colours of text (default: %(default)s)"
     )
-    how.add_argument(
-        "--prefix", type=Path, default=Path("/"), metavar="DIR", help="directory of the cluster (default: /)"
-    )
+    add_prefix(how)
 
 
 def _count(given: str) -> int:

@@ -1,19 +1,31 @@
 """`podwire up`: starts a cluster on this machine."""
 
 import argparse
+import json
 import os
+import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from podwire import logs
+from podwire.cli.current_cluster import sudo_caller
 from podwire.cli.main import UserError
-from podwire.cli.options import add_certificate_lifetime, add_controllers, add_prefix, networks
+from podwire.cli.options import (
+    add_certificate_lifetime,
+    add_controllers,
+    add_output,
+    add_prefix,
+    cluster_flag,
+    networks,
+)
 from podwire.cli.progress import progress
 from podwire.cli.runtime import add_checking, checking
+from podwire.cli.terminal import paint
 from podwire.cluster.hardware.profile import BadProfile
 from podwire.cluster.hardware.profile_yaml import load as load_profile
 from podwire.cluster.scheduler import read_configuration
-from podwire.cluster.up import launch, state, status_file
+from podwire.cluster.up import launch, named_clusters, state, status_file
 from podwire.cluster.up.layout import BadPrefix, Layout, layout_of
 from podwire.cluster.up.node_namespaces import NotBuilt
 from podwire.cluster.up.preparation import Prepared, Refused, UpOptions, check_manifests
@@ -23,6 +35,7 @@ from podwire.cluster.up.stop import StillThere
 from podwire.cluster.up.supervisor import Event
 from podwire.durable.locks import FileLock
 from podwire.durable.records import NewerFormat
+from podwire.linux.proc import processes
 from podwire.linux.values import Network
 from podwire.protocols.settings import BadConfig
 from podwire.runtime.images.build import ROOT_REFERENCE
@@ -30,6 +43,7 @@ from podwire.scheduler.profiles import Configuration
 from podwire.trace.otlp_endpoint import BadEndpoint, endpoint
 
 if TYPE_CHECKING:
+    from podwire.cluster.up.child import Component
     from podwire.dradriver.config import Config as NetworkDriver
 
 PLUGINS = Path("/var/lib/podwire/cni/bin")
@@ -38,7 +52,7 @@ PLUGINS = Path("/var/lib/podwire/cni/bin")
 EPILOG = """\
 examples:
   podwire up --detach                            one node, in the background
-  podwire up --detach --prefix /srv/pw --nodes 3 three nodes, next to other clusters
+  podwire up --detach --name dev --nodes 3       three nodes, next to other clusters
   podwire up --hardware two-numa                 with simulated network cards and GPUs
   podwire up --runtime unix:///run/containerd/containerd.sock
 """
@@ -51,6 +65,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--detach", action="store_true", help="return when all nodes are ready, and run in the background"
     )
     add_prefix(parser)
+    add_output(parser)
     cluster = parser.add_argument_group("cluster")
     cluster.add_argument("--nodes", type=int, metavar="N", help="number of nodes, 1 to 16 (default: unchanged, or 1)")
     cluster.add_argument(
@@ -118,6 +133,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="of all components, until the next `up` (default: %(default)s)",
     )
     trace = parser.add_argument_group("trace")
+    trace.add_argument("--ui", action="store_true", help="serve the live page, and print its link")
     trace.add_argument("--otlp", type=_endpoint, metavar="URL", help="send traces to an OpenTelemetry collector, too")
 
 
@@ -145,22 +161,31 @@ def run(arguments: argparse.Namespace) -> int:
             balancer_pool=arguments.load_balancer_pool,
             scheduling=_scheduling(arguments.scheduler_config),
             manifests=arguments.pod_manifest_path,
+            owner=sudo_caller(),
+            **({"additional": _ui()} if arguments.ui else {}),
         )
         layout = layout_of(arguments.prefix)
         check_manifests(layout, wanted.manifests)
+        report = Report(layout, as_json=arguments.output == "json")
         if launch.stop_for_more_nodes(layout, wanted):
-            print("stopped to add nodes; pods keep running", flush=True)
+            report.line("stopped to add nodes; pods keep running")
         with launch.held(layout, wanted, SlotClaims()) as (prepared, lock):
-            _print_placement(prepared)
-            return _detached(prepared, lock) if arguments.detach else _attached(prepared, lock)
+            report.placement(prepared)
+            return _detached(prepared, lock, report) if arguments.detach else _attached(prepared, lock, report)
     except status_file.PrefixLocked as error:
-        return _already(layout, error)
+        return _already(report, error)
     except BadConfig as error:
         raise UserError(f"--network-driver: {error}") from error
     except BadProfile as error:
         raise UserError(f"--hardware: {error}") from error
     except (BadPrefix, NoSlot, NotBuilt, Refused, StillThere, BrokenState, NewerFormat, OSError) as error:
         raise UserError(str(error)) from error
+
+
+def _ui() -> "Callable[[Prepared], list[Component]]":
+    from podwire.cli.ui_component import ui_component  # noqa: PLC0415 - only for those who want the page
+
+    return ui_component
 
 
 def _scheduling(file: Path | None) -> Configuration:
@@ -193,64 +218,103 @@ def _endpoint(text: str) -> str:
         raise argparse.ArgumentTypeError(str(error)) from error
 
 
-def _already(layout: Layout, held: status_file.PrefixLocked) -> int:
-    status = status_file.read(layout)
+def _already(report: "Report", held: status_file.PrefixLocked) -> int:
+    status = status_file.read(report.layout)
     if status is None or not status.up or status.pid != held.pid:
-        raise UserError(f"{held}; wait for it, or `podwire down{_flag(layout)}`") from held
-    print(f"already up (process {held.pid})")
-    _print_next_steps(layout)
+        raise UserError(f"{held}; wait for it, or `podwire down{cluster_flag(report.layout.prefix)}`") from held
+    report.line(f"already up (process {held.pid})")
+    report.up()
     return 0
 
 
-def _attached(prepared: Prepared, lock: FileLock) -> int:
-    lines = progress(prepared.layout, launch.names(prepared))
-
-    def report(event: Event) -> None:
-        lines(event)
+def _attached(prepared: Prepared, lock: FileLock, report: "Report") -> int:
+    def show(event: Event) -> None:
+        report.event(event)
         if not event.component and event.what == "up":
-            _print_next_steps(prepared.layout)
-            print("Ctrl-C stops the cluster and keeps its state", flush=True)
+            report.line("Ctrl-C stops the cluster and keeps its state")
+            report.up()
 
-    if not launch.supervise(prepared, lock, report):
+    report.begin(launch.names(prepared))
+    if not launch.supervise(prepared, lock, show):
         return 1
-    print(f"stopped; the state is kept: `podwire up{_flag(prepared.layout)}` continues,", flush=True)
-    print(f"`podwire down{_flag(prepared.layout)}` removes everything")
+    flag = cluster_flag(prepared.layout.prefix)
+    report.line(f"stopped; the state is kept: `podwire up{flag}` continues,")
+    report.line(f"`podwire down{flag}` removes everything")
     return 0
 
 
-def _detached(prepared: Prepared, lock: FileLock) -> int:
-    lines = progress(prepared.layout, launch.names(prepared))
+def _detached(prepared: Prepared, lock: FileLock, report: "Report") -> int:
+    report.begin(launch.names(prepared))
     up = False
     for event in launch.detach(prepared, lock):
-        lines(event)
+        report.event(event)
         up = up or (not event.component and event.what == "up")
     if not up:
         return 1
-    _print_next_steps(prepared.layout)
+    report.up()
     return 0
 
 
-def _print_placement(prepared: Prepared) -> None:
-    layout, slot = prepared.layout, prepared.slot
-    for owner in prepared.owners:
-        print(f"in use on the host: {owner}", flush=True)
-    names = [node.name for node in prepared.nodes]
-    if len(names) > 1:
-        where = f"nodes {names[0]} to {names[-1]} in their own namespaces"
-    else:
-        where = f"node {names[0]} {'in its own namespaces' if prepared.own else 'on the host itself'}"
-    print(f"cluster below {layout.prefix}, slot {slot.number}: {where}", flush=True)
+def _page_link(layout: Layout) -> str:
+    """Returns the link of the live page; empty without one."""
+    if not (layout.run / "ui.link").exists():
+        return ""
+    from podwire.cli.ui_component import link_of  # noqa: PLC0415 - only for those who have the page
+
+    return link_of(layout)
 
 
-def _print_next_steps(layout: Layout) -> None:
-    known = state.load(layout.record)
-    print(f"kubeconfig  {layout.kubeconfig}")
-    if known is not None and known.runtime == "podwire":
-        print(f"image       {ROOT_REFERENCE}")
-    elif known is not None:
-        print(f"runtime     {known.runtime}, which finds networks in /etc/cni/net.d and plugins in {PLUGINS}")
-    print(f"next        kubectl --kubeconfig {layout.kubeconfig} get nodes", flush=True)
+class Report:
+    """Tells what `up` does, in text while it happens, or as one JSON object when the cluster is up."""
 
+    def __init__(self, layout: Layout, *, as_json: bool) -> None:
+        self.layout = layout
+        self._as_json = as_json
+        self._lines: Callable[[Event], None] = lambda _event: None
 
-def _flag(layout: Layout) -> str:
-    return "" if layout.is_default else f" --prefix {layout.prefix}"
+    def line(self, text: str) -> None:
+        if not self._as_json:
+            print(text, flush=True)
+
+    def begin(self, names: Iterable[str]) -> None:
+        """Takes the names of the components. A failure is reported on standard error also with JSON."""
+        out = open(os.devnull, "w", encoding="utf-8") if self._as_json else None  # noqa: SIM115, PTH123 - until the process ends
+        self._lines = progress(self.layout, names, out)
+
+    def event(self, event: Event) -> None:
+        self._lines(event)
+
+    def placement(self, prepared: Prepared) -> None:
+        for owner in prepared.owners:
+            self.line(f"in use on the host: {owner}")
+        names = [node.name for node in prepared.nodes]
+        if len(names) > 1:
+            where = f"nodes {names[0]} to {names[-1]} in their own namespaces"
+        else:
+            where = f"node {names[0]} {'in its own namespaces' if prepared.own else 'on the host itself'}"
+        self.line(f"cluster below {self.layout.prefix}, slot {prepared.slot.number}: {where}")
+
+    def up(self) -> None:
+        """Prints how to go on, and last the time since this program was started."""
+        layout, known = self.layout, state.load(self.layout.record)
+        seconds = time.clock_gettime(time.CLOCK_BOOTTIME) - processes.start_time(os.getpid()) / os.sysconf("SC_CLK_TCK")
+        if self._as_json:
+            result = {
+                "prefix": str(layout.prefix),
+                "name": named_clusters.name_of(layout.prefix),
+                "kubeconfig": str(layout.kubeconfig),
+                "context": named_clusters.context_of(layout),
+                "nodes": [node.name for node in known.nodes] if known else [],
+                "seconds": round(seconds, 3),
+            }
+            print(json.dumps(result, indent=2), flush=True)
+            return
+        print(f"kubeconfig  {layout.kubeconfig}")
+        if known is not None and known.runtime == "podwire":
+            print(f"image       {ROOT_REFERENCE}")
+        elif known is not None:
+            print(f"runtime     {known.runtime}, which finds networks in /etc/cni/net.d and plugins in {PLUGINS}")
+        if link := _page_link(layout):
+            print(f"page        {link}")
+        print(f"next        podwire kubectl{cluster_flag(layout.prefix)} get nodes")
+        print(f"{paint('ready', 'green')}       {seconds:.2f} s after `podwire up` was started", flush=True)

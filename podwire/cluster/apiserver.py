@@ -25,6 +25,7 @@ from podwire.cluster import tracing
 from podwire.cluster.aggregation_proxy import aggregation_proxy
 from podwire.cluster.apiserver_controllers import run_in_process
 from podwire.cluster.backend_proxy import backend_proxy
+from podwire.cluster.backup import at_rest, read_encryption, scheme
 from podwire.cluster.daemons import background
 from podwire.cluster.kubelet_proxy import kubelet_proxy
 from podwire.cluster.store_metrics import MeteredStore
@@ -36,7 +37,6 @@ from podwire.controllers.registry import ALL, acting, usable
 from podwire.controllers.service_balancer import ServiceBalancer
 from podwire.durable.files import replace_file
 from podwire.kinds import stored
-from podwire.kinds.catalog import storage_prefixes
 from podwire.linux.errors import OutOfResources
 from podwire.linux.fs.trust import make_directory
 from podwire.linux.machine import KernelMachine
@@ -45,7 +45,7 @@ from podwire.protocols.k8sapi.kubeconfig import Access, Pem, write_kubeconfig
 from podwire.protocols.prometheus import Metrics
 from podwire.protocols.settings import BadConfig
 from podwire.store import AnyStore, open_store
-from podwire.store.encryption import PLAIN, Encryption, read_encryption_configuration
+from podwire.store.encryption import PLAIN, Encryption
 from podwire.tasks.uncancelled import thread_to_completion
 from podwire.trace.participants import API_SERVER
 from podwire.transports import http_server, tls
@@ -57,6 +57,8 @@ T = TypeVar("T")
 _log = logging.getLogger("podwire.apiserver")
 
 LOOPBACK = "127.0.0.1"
+CONTEXT = "podwire"
+"""The context in kubeconfigs, unless another one is chosen."""
 RENEWAL_CHECK = 3600.0
 """Seconds between two looks at the certificates."""
 GRACE = 0.5
@@ -95,6 +97,10 @@ class Options:
     """More addresses to listen on, at the same port; pods get the first."""
     store_url: str | None = None
     kubeconfig: Path | None = None
+    context: str = CONTEXT
+    """The context in the kubeconfig of the admin."""
+    kubeconfig_owner: tuple[int, int] | None = None
+    """User and group of the admin's kubeconfig; None for those of this process."""
     service_networks: tuple[Network, ...] = (ipaddress.ip_network("10.96.0.0/16"),)
     """Addresses of Services, of one family or both; the first is the default."""
     controllers: frozenset[str] = ALL
@@ -161,13 +167,12 @@ async def running(options: Options) -> AsyncIterator[Running]:
     )
     async with contextlib.AsyncExitStack() as stack:
         audit_log = await stack.enter_async_context(_audit_log(options))
-        opened = await open_store(
-            options.store_url, options.data_dir / "store", _encryption(options), stored.is_being_deleted
-        )
+        encryption = _encryption(options)
+        opened = await open_store(options.store_url, options.data_dir / "store", encryption, stored.is_being_deleted)
         metrics = Metrics()
         metrics.collect_values(own_usage)
         metrics.collect(work_queue.METRICS.lines)
-        store = tapped_store(MeteredStore(opened, metrics), tracing.tap(API_SERVER))
+        store = tapped_store(MeteredStore(opened, metrics), tracing.tap(API_SERVER), options.store_url or "")
         stack.push_async_callback(store.close)
         proxy = kubelet_proxy(pki, options.kubelet_authority, (options.host, *options.also))
         kubelets = await stack.enter_async_context(proxy)
@@ -176,7 +181,11 @@ async def running(options: Options) -> AsyncIterator[Running]:
         aggregated = await stack.enter_async_context(aggregation_proxy(front))
         clients = Clients(kubelets, backends)
         settings = replace(
-            _settings(options, store, clients, audit_log, metrics), webhooks=webhooks, aggregated=aggregated
+            _settings(options, store, clients, audit_log, metrics),
+            webhooks=webhooks,
+            aggregated=aggregated,
+            at_rest=at_rest(encryption),
+            store_scheme=scheme(options.store_url),
         )
         assembled = assemble(store, pki, SystemClock(), settings)
         await assembled.start()
@@ -205,9 +214,7 @@ async def running(options: Options) -> AsyncIterator[Running]:
 
 
 def _encryption(options: Options) -> Encryption:
-    if options.encryption_config is None:
-        return PLAIN
-    return _read(options.encryption_config, lambda path: read_encryption_configuration(path, storage_prefixes))
+    return PLAIN if options.encryption_config is None else _read(options.encryption_config, read_encryption)
 
 
 def _reached_at(options: Options) -> str:
@@ -328,7 +335,10 @@ def _write_credentials(options: Options, pki: Pki, port: int) -> None:
             _write(serving.key, before)
             raise
     for identity in (*options.identities, admin):
-        _write_kubeconfig(identity, pki, f"https://{_url_host(identity.host or options.host)}:{port}")
+        url = f"https://{_url_host(identity.host or options.host)}:{port}"
+        _write_kubeconfig(identity, pki, url, options.context if identity is admin else CONTEXT)
+    if options.kubeconfig_owner is not None:
+        os.chown(admin.kubeconfig, *options.kubeconfig_owner, follow_symlinks=False)
 
 
 def _write_first_credentials(options: Options, pki: Pki, port: int) -> None:
@@ -345,7 +355,9 @@ def _write_first_credentials(options: Options, pki: Pki, port: int) -> None:
         _log.warning("cannot renew credentials and keeps the present ones", extra={"error": str(error)})
 
 
-def _write_kubeconfig(identity: Identity, pki: Pki, url: str) -> None:
+def _write_kubeconfig(identity: Identity, pki: Pki, url: str, context: str) -> None:
+    """Names the user after the context too, so that kubeconfigs of several clusters can be merged."""
+    user = "admin" if context == CONTEXT else context
     certificate, key = pki.issue_client(identity.user, identity.groups)
     access = Access(
         server=url,
@@ -353,7 +365,7 @@ def _write_kubeconfig(identity: Identity, pki: Pki, url: str) -> None:
         certificate=Pem(certificate.decode()),
         key=Pem(key.decode()),
     )
-    _write(identity.kubeconfig, write_kubeconfig(access).encode())
+    _write(identity.kubeconfig, write_kubeconfig(access, name=context, user=user).encode())
 
 
 def _write(path: Path, data: bytes) -> None:

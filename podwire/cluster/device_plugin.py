@@ -1,6 +1,7 @@
 """Runs the device plugin next to any kubelet, over its two sockets."""
 
 import sys
+import time
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -8,12 +9,15 @@ from pathlib import Path
 
 from podwire.cluster.health_endpoints import answer_health
 from podwire.deviceplugin import Config, Paths, Plugin
+from podwire.deviceplugin.cdi import HOOK_NAME
+from podwire.deviceplugin.ports import Incarnation
 from podwire.linux.fs.trust import make_directory
 from podwire.protocols.deviceplugin import deviceplugin_pb2 as pb
 from podwire.protocols.deviceplugin.methods import PLUGIN, REGISTER
 from podwire.protocols.grpc_methods import Handler
 from podwire.protocols.podresources import podresources_pb2 as resources
 from podwire.protocols.podresources.methods import LIST
+from podwire.shim import install_hook
 from podwire.transports import grpc_client, grpc_server, http_server
 
 REGISTER_SECONDS = 10.0
@@ -44,7 +48,10 @@ async def run(options: Options) -> None:
     """Works until cancelled. Raises OSError when the links or the state of this machine cannot be used."""
     sys.setswitchinterval(SWITCH_SECONDS)
     make_directory(options.state, 0o700)
-    paths = Paths(state=options.state, device_plugins=options.device_plugins, cdi=options.cdi, sysfs=options.sysfs)
+    hook = (install_hook(options.state / "bin", HOOK_NAME),) if any(pool.cdi for pool in options.config.pools) else ()
+    paths = Paths(
+        state=options.state, device_plugins=options.device_plugins, cdi=options.cdi, sysfs=options.sysfs, hook=hook
+    )
     plugin = Plugin(options.config, _Kubelet(options), paths)
     async with AsyncExitStack() as stack:
         if options.port is not None:
@@ -70,6 +77,14 @@ class _Kubelet:
         async with grpc_client.connect(self._resources) as client:
             response = await client.call(LIST, resources.ListPodResourcesRequest(), timeout=LIST_SECONDS)
         return devices_of(response)
+
+    def incarnation(self) -> Incarnation | None:
+        """Kubelets make this socket anew whenever they start."""
+        try:
+            status = self._resources.stat()
+        except OSError:
+            return None
+        return Incarnation((status.st_ino, status.st_ctime_ns), max(0.0, time.time() - status.st_mtime))
 
     async def serve(self, path: Path, handlers: Mapping[str, Handler]) -> "_Served":
         return _Served(await grpc_server.serve(path, PLUGIN, handlers))

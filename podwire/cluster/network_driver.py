@@ -15,7 +15,7 @@ from podwire.dradriver.addresses.address_store import AddressStore
 from podwire.dradriver.addresses.manager import AddressManager, LeaseLimits, held_in
 from podwire.dradriver.attach.attachments import Attachments
 from podwire.dradriver.attach.netns_pins import NetnsPins
-from podwire.dradriver.claims.cdi import CdiFiles, install_hook
+from podwire.dradriver.claims.cdi import HOOK_NAME, CdiFiles
 from podwire.dradriver.claims.container_files import ContainerFiles
 from podwire.dradriver.claims.damaged_records import DamagedRecords
 from podwire.dradriver.claims.metadata import MetadataFiles
@@ -38,6 +38,7 @@ from podwire.protocols.k8sapi.client_side import Client
 from podwire.protocols.k8sapi.kubeconfig import Access
 from podwire.protocols.podresources import podresources_pb2 as resources
 from podwire.protocols.podresources.methods import LIST
+from podwire.shim import install_hook
 from podwire.tasks.keyed_locks import KeyedLocks
 from podwire.trace.participants import API_SERVER, NETWORK_DRIVER
 from podwire.transports import credentials, grpc_client, grpc_server, http_client, http_server
@@ -126,13 +127,13 @@ def assemble(client: Client, options: Options, lock: InstanceLock | None = None)
     clock, paths, state = SystemClock(), sockets(options.kubelet, DRIVER, options.pod_uid), options.state
     inventory = Inventory(sysfs=Sysfs(options.sysfs), clock=clock, config=options.config.offering)
     make_directory(state, 0o700)
-    attachments = Attachments(state, boot=options.boot)
+    attachments = Attachments(state, boot=options.boot, trusted_bridges=options.config.offering.trusted_bridges)
     store = AddressStore(
         state / "addresses", options.config.pools, recorded=lambda: tuple(held_in(attachments.records()))
     )
     addresses = AddressManager(store, attachments, state / "leases", options.lease_limits)
     devices = PreparedDevices(inventory, attachments, records=state / "records", listed=state / "listed")
-    cdi = CdiFiles(options.cdi, install_hook(state / "bin"), kept=state / "cdi")
+    cdi = CdiFiles(options.cdi, (install_hook(state / "bin", HOOK_NAME),), kept=state / "cdi")
     metadata = MetadataFiles(options.kubelet / "plugins" / DRIVER / "dra-device-metadata")
     dependencies = Dependencies(
         node=options.node,

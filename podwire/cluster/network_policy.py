@@ -1,15 +1,17 @@
-"""Enforces NetworkPolicies on a node of `podwire up`, inside the process of its CNI daemon, from the first policy on.
+"""Enforces policies on a node of `podwire up`, inside the process of its CNI daemon, from the first policy on.
 
-A cluster without policies has no plugin in the path of its pods: only one watch waits. The first policy, be it there at
-the start or created later, starts the network plugin (`nri_network.py`), which protects existing pods too and stays.
+A cluster without policies has no plugin in the path of its pods: only a watch of each kind waits, NetworkPolicies and
+those of the administrator. The first policy, be it there at the start or created later, starts the network plugin
+(`nri_network.py`), which protects existing pods too and stays.
 """
 
 import asyncio
 import logging
 from pathlib import Path
 
-from podwire.nriplugins.network.kinds import POLICIES
+from podwire.nriplugins.network.kinds import ADMIN_KINDS, POLICIES
 from podwire.protocols.k8sapi.client_side import Client
+from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.kubeconfig import BadKubeconfig
 from podwire.protocols.k8sapi.status import ApiError
 from podwire.protocols.k8sapi.watch import Added
@@ -19,6 +21,7 @@ from podwire.transports import credentials, http_client
 _log = logging.getLogger("podwire.network-policy")
 
 USER_AGENT = "podwire-network-policy"
+NOT_FOUND = 404
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 """Seconds between attempts; at the start of a cluster, the API server writes the kubeconfig a moment later."""
 
@@ -39,13 +42,32 @@ async def enforce(node: str, kubeconfig: Path, nri_socket: Path) -> None:
 
 async def _until_first_policy(kubeconfig: Path) -> None:
     access = credentials.load(kubeconfig)
-    async with (
-        http_client.connect(access, user_agent=USER_AGENT) as http,
-        Client(http).informer(POLICIES) as informer,
-    ):
-        async for change in informer:
-            if isinstance(change, Added):
-                return
+    async with http_client.connect(access, user_agent=USER_AGENT) as http:
+        client = Client(http)
+        waits = [asyncio.create_task(_until_first(client, kind)) for kind in (POLICIES, *ADMIN_KINDS)]
+        try:
+            done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in waits:
+                task.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
+
+
+async def _until_first(client: Client, kind: Kind) -> None:
+    """Returns when there is an object of a kind; its definition may be created later."""
+    pauses = Pauses(FIRST_PAUSE, LONGEST_PAUSE)
+    while True:
+        try:
+            async with client.informer(kind) as informer:
+                async for change in informer:
+                    if isinstance(change, Added):
+                        return
+        except ApiError as error:
+            if error.code != NOT_FOUND:
+                raise
+        await asyncio.sleep(pauses.next())
 
 
 async def _run_plugin(node: str, kubeconfig: Path, nri_socket: Path) -> None:

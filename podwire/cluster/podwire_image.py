@@ -109,7 +109,7 @@ def _copy_packages(home: Path) -> None:
     except ShimMissing as error:
         raise BuildFailed(str(error)) from error
     script = home / "bin/podwire"
-    script.write_text(f"#!/{HOME}/bin/python3\nimport sys\n\nfrom podwire.cli.main import main\n\nsys.exit(main())\n")
+    script.write_text(f"#!/{HOME}/bin/python3\nimport sys\n\nfrom podwire.cli.entry import main\n\nsys.exit(main())\n")
     script.chmod(0o755)
 
 

@@ -100,6 +100,8 @@ class Options:
     """Interval of CHECK for networks of pods, and the reaction to a failure."""
     name: str = ""
     """Identifies this runtime among several that share one image store."""
+    forgives_missing_plugins: bool = False
+    """Whether DEL succeeds without its plugin: for `podwire down`, which removes namespaces as a whole."""
 
     @property
     def state(self) -> Path:
@@ -335,7 +337,7 @@ def _network(options: Options) -> CniNetwork:
     cache = options.state / "cni/cache"
     make_directory(cache, 0o700)
     plugins = Plugins(tuple(binaries), run=tracing.cni_run(tracing.tap(RUNTIME)), state=cache.parent)
-    return CniNetwork(conflists, plugins, cache)
+    return CniNetwork(conflists, plugins, cache, forgives_missing_plugins=options.forgives_missing_plugins)
 
 
 def _checker(options: Options, network: CniNetwork, sandboxes: Sandboxes, clock: Clock) -> Checker:

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from podwire.interfaces import Tap
 from podwire.protocols.storage import Condition, Item, Page, Watch
 from podwire.store import AnyStore
-from podwire.trace.participants import API_SERVER, STORE
+from podwire.trace.participants import API_SERVER, of_store
 from podwire.transports.tapped import Stored, Tapped
 
 
-def tapped_store(store: AnyStore, tap: Tap | None) -> AnyStore:
-    """Returns the store itself without a tap, else a store that records its writes."""
-    return store if tap is None else _TappedStore(store, Tapped(tap, caller=API_SERVER, callee=STORE))
+def tapped_store(store: AnyStore, tap: Tap | None, url: str) -> AnyStore:
+    """Returns the store itself without a tap, else a store that records its writes; its URL says what it is called."""
+    return store if tap is None else _TappedStore(store, Tapped(tap, caller=API_SERVER, callee=of_store(url)))
 
 
 class _TappedStore:

@@ -102,9 +102,9 @@ def catch_up(options: CollectorOptions) -> None:
     flush(options.socket, CATCH_UP_SECONDS)
 
 
-def tap(component: str, node: str = "") -> Tap | None:
-    """Returns the tap of a component; None when tracing is off. Without a node, the environment names it."""
-    path = os.environ.get(VARIABLE)
+def tap(component: str, node: str = "", socket: Path | None = None) -> Tap | None:
+    """Returns the tap of a component; None when tracing is off. Without node and socket, the environment names them."""
+    path = os.environ.get(VARIABLE) if socket is None else str(socket)
     if not path:
         return None
     from podwire.trace.recorder import Recorder  # noqa: PLC0415 - only traced components pay for the import
@@ -188,8 +188,8 @@ class CheckFilter:
 class PodCalls:
     """Records calls of a component for a pod that only the component knows."""
 
-    def __init__(self, participant: str, node: str) -> None:
-        self._participant, self._tap = participant, tap(participant, node)
+    def __init__(self, participant: str, node: str, socket: Path | None = None) -> None:
+        self._participant, self._tap = participant, tap(participant, node, socket)
 
     @contextlib.contextmanager
     def call(self, uid: str, method: str, callee: str = "") -> Iterator[Call]:

@@ -5,13 +5,14 @@ but do not know our rules, and a network before version 1.1.0 has no GC.
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 
 from podwire.cniplugins.attachments import Record, records
 from podwire.cniplugins.ipam_delegate import IN_PROCESS, ipam_type
+from podwire.cniplugins.order import OrderedPlugin
 from podwire.cniplugins.overview import Attached, attached
-from podwire.cniplugins.skeleton import PLUGINS, Call, Plugin
+from podwire.cniplugins.skeleton import PLUGINS, Call
 from podwire.protocols.cni.config import plugin_config
 from podwire.protocols.cni.values import dumped
 from podwire.protocols.cni.verbs import Invocation
@@ -23,23 +24,30 @@ def release_dead(data: str, path: str, warn: Callable[[str], None]) -> Iterator[
     `path` is CNI_PATH, for IPAM plugins of others.
     """
     for attachment in attached(data):
-        if attachment.alive:
-            continue
-        for name in sorted(attachment.plugins, key=_is_last):
-            for record in records(os.path.join(data, name)):
-                if (record.network, record.container_id, record.ifname) == attachment[:3]:
-                    plugin: Plugin = import_module(PLUGINS[name]).PLUGIN
-                    plugin.delete(_del(record, data, path, warn))
-        yield attachment
+        if not attachment.alive:
+            release(of_attachment(data, attachment), data, path, warn)
+            yield attachment
 
 
-def _is_last(plugin: str) -> bool:
-    """Whether a plugin makes the pod's link: plugins that are chained behind it come first in DEL."""
-    return not getattr(import_module(PLUGINS[plugin]).PLUGIN, "chained", False)
+def of_attachment(data: str, attachment: Attached) -> Iterator[tuple[OrderedPlugin, Record]]:
+    """Yields the records of an attachment with their plugins; the plugin that makes the pod's link is the last."""
+    plugins: list[OrderedPlugin] = [import_module(PLUGINS[name]).PLUGIN for name in attachment.plugins]
+    for plugin in sorted(plugins, key=lambda plugin: not plugin.chained):
+        for record in records(os.path.join(data, plugin.name)):
+            if (record.network, record.container_id, record.ifname) == attachment[:3]:
+                yield plugin, record
 
 
-def _del(record: Record, data: str, path: str, warn: Callable[[str], None]) -> Call:
-    """Our own host-local releases its leases, whichever one is in CNI_PATH now."""
+def release(
+    attachment: Iterable[tuple[OrderedPlugin, Record]], data: str, path: str, warn: Callable[[str], None]
+) -> None:
+    """Releases what the records of an attachment name."""
+    for plugin, record in attachment:
+        plugin.delete(as_del(record, data, path, warn))
+
+
+def as_del(record: Record, data: str, path: str, warn: Callable[[str], None]) -> Call:
+    """Returns the DEL of a record. Our own host-local releases its leases, whichever one is in CNI_PATH now."""
     is_ours = ipam_type(record.config) in IN_PROCESS
     request = Invocation("DEL", record.container_id, record.netns, record.ifname, path="" if is_ours else path)
     config = plugin_config(dumped(record.config | {"dataDir": data}))

@@ -5,6 +5,7 @@ import stat
 from contextlib import ExitStack
 from functools import lru_cache, partial
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from podwire.cniplugins.skeleton import PLUGINS, Call, Plugin, changed_config, run_now
 from podwire.linux import errors as linux
@@ -16,6 +17,10 @@ from podwire.protocols.cni.config import VALID_ATTACHMENTS, Valid, checked_type
 from podwire.protocols.cni.errors import CniError, Code, decode
 from podwire.protocols.cni.results import Result
 from podwire.protocols.cni.values import Address, Object, dumped, loaded, taken
+
+if TYPE_CHECKING:
+    from podwire.ipam.entries import Owner
+    from podwire.ipam.leases import Leases
 
 IN_PROCESS = ("dhcp", "host-local", "static")
 NEEDS_LINK = ("dhcp",)
@@ -96,12 +101,21 @@ def leased(call: Call) -> tuple[Address, ...]:
     """Returns the addresses of an attachment on this host's disk, whichever host-local leased them."""
     if ipam_type(call.config.raw) != "host-local":
         return ()
-    host_local = import_module("podwire.ipam.host_local")
-    entries = import_module("podwire.ipam.entries")
-    addresses: tuple[Address, ...] = host_local.leases(call.config).of(
-        entries.Owner(call.invocation.container_id, call.invocation.ifname)
-    )
-    return addresses
+    leases, owner = _leases(call)
+    return leases.of(owner)
+
+
+def hand_over(call: Call) -> None:
+    """Leaves a lease to the reference plugin host-local."""
+    if ipam_type(call.config.raw) == "host-local":
+        leases, owner = _leases(call)
+        leases.hand_over(owner)
+
+
+def _leases(call: Call) -> "tuple[Leases, Owner]":
+    host_local, entries = import_module("podwire.ipam.host_local"), import_module("podwire.ipam.entries")
+    owner = entries.Owner(call.invocation.container_id, call.invocation.ifname)
+    return host_local.leases(call.config), owner
 
 
 def gc(call: Call, valid: Valid) -> None:

@@ -14,7 +14,7 @@ from typing import TypeVar
 from podwire.cniplugins.attachments import Record
 from podwire.cniplugins.netfilter import Netfilter
 from podwire.cniplugins.reference import iptables_rules, names, rules
-from podwire.cniplugins.reference.iptables_rules import DNAT, FORWARD, MASQ, SETMARK, Saved
+from podwire.cniplugins.reference.iptables_rules import DNAT, FORWARD, ISOLATION, MASQ, SETMARK, Saved
 from podwire.linux import errors as linux
 from podwire.linux.nft.iptables import Iptables, tables_with
 from podwire.protocols.cni.errors import CniError, Code
@@ -24,7 +24,7 @@ from podwire.protocols.cni.versions import LATEST
 
 T = TypeVar("T", Address, Interface)
 ADMIN = "CNI-ADMIN"
-_VARIANT = "nft"
+NFT = "nft"
 _FAMILIES = {4: "ip", 6: "ip6"}
 _MULTICAST = {4: "224.0.0.0/4", 6: "ff00::/8"}
 _ATTEMPTS = 5
@@ -42,7 +42,7 @@ def check_installed(key: str) -> None:
             raise CniError(Code.REFUSED, f"{key}: {family} is not installed; {fix}")
 
 
-def masquerade(record: Record, addresses: Iterable[Interface]) -> None:
+def masquerade(record: Record, addresses: Iterable[Interface], variant: str = NFT) -> None:
     """Masquerades packets from a pod's addresses that leave their networks."""
     (chain,) = names.chain_names(record.network, record.container_id)
     comment = _comment(f'name: "{record.network}" id: "{record.container_id}"')
@@ -59,7 +59,7 @@ def masquerade(record: Record, addresses: Iterable[Interface]) -> None:
                 *(f"-A POSTROUTING -s {address.ip} {comment} -j {chain}" for address in own if address.ip not in jumps),
             ]
 
-        _change(family, "nat", build)
+        _change(family, "nat", build, variant)
 
 
 def end_masquerade(netfilter: Netfilter, record: Record) -> None:
@@ -92,16 +92,25 @@ def check_masquerade(netfilter: Netfilter, record: Record, addresses: Iterable[I
 class Ports:
     """Host ports of one pod in one family."""
 
-    def __init__(self, record: Record, *, mark_bit: int, external_chain: str, conditions: Iterable[str]) -> None:
+    def __init__(
+        self,
+        record: Record,
+        *,
+        mark_bit: int,
+        external_chain: str,
+        conditions: Iterable[str],
+        variant: str = NFT,
+    ) -> None:
         (self.chain,) = names.chain_names(record.network, record.container_id, ("DN-",))
         self._comment = _comment(f'dnat name: "{record.network}" id: "{record.container_id}"')
         self._mark = f"{1 << mark_bit:#x}/{1 << mark_bit:#x}"
         self._external = external_chain
         self._conditions = " ".join(_quoted(word) for word in conditions)
+        self._variant = variant
 
     def add(self, family: int, ports: dict[str, list[int]], entries: list[str], *, marks: bool) -> None:
         """`ports` are the host ports by protocol, `entries` the rules of the pod's chain."""
-        _change(family, "nat", lambda saved: self._build(saved, ports, entries, marks=marks))
+        _change(family, "nat", lambda saved: self._build(saved, ports, entries, marks=marks), self._variant)
 
     @property
     def set_mark(self) -> str:
@@ -149,7 +158,7 @@ def host_port_targets(netfilter: Netfilter, record: Record) -> set[tuple[str, in
     return found
 
 
-def accept_forwarded(addresses: Iterable[Address], admin: str) -> None:
+def accept_forwarded(addresses: Iterable[Address], admin: str, variant: str = NFT) -> None:
     """Accepts what a pod sends, and replies to it, behind the rules of an administrator in a chain of its own."""
     for family, own in _by_family(addresses).items():
 
@@ -167,7 +176,30 @@ def accept_forwarded(addresses: Iterable[Address], admin: str) -> None:
                     lines.append(f"-A {FORWARD} -s {address} -j ACCEPT")
             return lines
 
-        _change(family, "filter", build)
+        _change(family, "filter", build, variant)
+
+
+def isolate_bridge(bridge: str, policy: str, families: Iterable[int], variant: str) -> None:
+    """Keeps other bridges from a bridge (`same-bridge`), and its ports from each other (`isolated`)."""
+    first, second = ISOLATION
+    shared = _comment("CNI firewall plugin rules (ingressPolicy: same-bridge|isolated)")
+    own = _comment(f"CNI firewall plugin rules (ingressPolicy: {policy})")
+
+    def build(saved: Saved) -> list[str]:
+        lines = [f"-N {chain}" for chain in ISOLATION if chain not in saved.chains]
+        if not any(rule.target == first for rule in saved.of("FORWARD")):
+            lines.append(f"-I FORWARD 1 {shared} -j {first}")
+        lines += [f"-A {chain} {shared} -j RETURN" for chain in ISOLATION if not saved.of(chain)]
+        if not any(rule.option("-i") == bridge and rule.target == second for rule in saved.of(first)):
+            lines.append(f"-I {first} 1 -i {bridge} ! -o {bridge} {own} -j {second}")
+        if not any(rule.option("-o") == bridge for rule in saved.of(second)):
+            lines.append(f"-I {second} 1 -o {bridge} {shared} -j DROP")
+        if policy == "isolated" and not any(rule.option("-o") == bridge for rule in saved.of(first)):
+            lines.append(f"-I {first} 1 -i {bridge} -o {bridge} {own} -j DROP")
+        return lines
+
+    for family in sorted(set(families)):
+        _change(family, "filter", build, variant)
 
 
 def _by_family(addresses: Iterable[T]) -> dict[int, list[T]]:
@@ -201,9 +233,9 @@ def _saved(table: Iptables) -> Saved:
     return iptables_rules.parse(table.table, table.save())
 
 
-def _change(family: int, name: str, build: Callable[[Saved], list[str]]) -> None:
+def _change(family: int, name: str, build: Callable[[Saved], list[str]], variant: str) -> None:
     """Applies commands that are built from the saved rules; again if they no longer fit."""
-    table = Iptables(_FAMILIES[family], name, _VARIANT)
+    table = Iptables(_FAMILIES[family], name, variant)
     for attempt in range(_ATTEMPTS):
         commands = "\n".join([f"*{name}", *build(_saved(table)), "COMMIT", ""])
         try:

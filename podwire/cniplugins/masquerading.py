@@ -52,6 +52,13 @@ def end_masquerade(netfilter: Netfilter, record: Record) -> None:
             iptables.end_masquerade(netfilter, record)
 
 
+def hand_over(netfilter: Netfilter, record: Record, ips: Iterable[IP], variant: str) -> None:
+    """Masquerades by the reference plugins' rules of iptables instead of ours."""
+    if taken(record.config, "ipMasq", bool, False) and not _iptables(record.config):
+        _iptables_backend().masquerade(record, [ip.address for ip in ips], variant)
+        nat.remove(netfilter.elements, nat.MASQUERADE_SETS, record.owns)
+
+
 def check_masqueraded(netfilter: Netfilter, record: Record, ips: Iterable[IP]) -> None:
     if iptables := _iptables(record.config):
         missing = iptables.check_masquerade(netfilter, record, [ip.address for ip in ips])
@@ -70,9 +77,11 @@ def is_masqueraded(call: Call, record: Record, ips: Iterable[IP]) -> bool:
 
 
 def _iptables(config: Object) -> ModuleType | None:
-    """Returns the module for iptables, which is imported only where it is used."""
-    if taken(config, KEY, str, "") != "iptables":
-        return None
+    """Returns the module for iptables if a configuration asks for it."""
+    return _iptables_backend() if taken(config, KEY, str, "") == "iptables" else None
+
+
+def _iptables_backend() -> ModuleType:
     from podwire.cniplugins import iptables_backend  # noqa: PLC0415 - most hosts never need it
 
     return iptables_backend

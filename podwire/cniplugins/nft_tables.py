@@ -4,10 +4,10 @@ from collections.abc import Iterable
 
 from podwire.cniplugins import nat
 from podwire.cniplugins.bridge import spoofing
-from podwire.cniplugins.bridge.port_guard import GROUP
 from podwire.cniplugins.firewall import plugin as firewall
 from podwire.cniplugins.portmap import plugin as portmap
 from podwire.linux.net.network import KernelNetwork
+from podwire.linux.nft.port_guard import GROUP
 from podwire.linux.nft.table import TABLE, KernelElements, KernelRuleset
 
 SETS: dict[str, tuple[str, ...]] = {

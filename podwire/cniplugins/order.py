@@ -160,6 +160,12 @@ class OrderedPlugin(Plugin):
     def collect_reference(self, call: Call, valid: Valid) -> None:
         """GC: removes what the reference plugin of the same name made on this network for others than the valid."""
 
+    def hand_over(self, call: Call, record: Record, made: Result, variant: str) -> None:
+        """Makes the rules of the reference plugin of the same name, then removes ours; idempotent (`handover.py`).
+
+        `made` has the pod's links and addresses as they are; `variant` is the host's iptables, `nft` or `legacy`.
+        """
+
     def release_link(self, call: Call, link: Link) -> None:
         """GC: releases a link of the host that has an owner tag and no record."""
         delete_orphan(call, link)

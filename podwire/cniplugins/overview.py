@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 from podwire.cniplugins import tags
 from podwire.cniplugins.attachments import Record, records
-from podwire.cniplugins.bridge import port_guard
 from podwire.ipam import host_local, ranges
 from podwire.ipam.leases import LeaseInfo, is_gone
 from podwire.ipam.ranges import RangeSet
 from podwire.linux import errors as linux
 from podwire.linux.net.network import KernelNetwork
+from podwire.linux.nft import port_guard
 from podwire.linux.nft.table import KernelElements
 from podwire.linux.nft.values import Counter
 from podwire.linux.proc.namespaces import identity
@@ -88,13 +88,17 @@ class Pool(NamedTuple):
     oldest: LeaseInfo | None
 
 
+CLAIMED = "podwire:claim:"
+"""The aliases of links that the network driver made begin so."""
+
+
 class Guard(NamedTuple):
     """The guard of bridge ports on this host."""
 
     ports: int
     """Ports of pods that are guarded."""
     unguarded: int
-    """Ports of pods that are not: of networks with `trustedPort`, or added before the guard existed."""
+    """Ports of pods that are not: of trusted networks and bridges, or added before the guard existed."""
     dropped: dict[str, Counter]
     """By the name of the nft counter; empty if there are no rules."""
 
@@ -102,12 +106,16 @@ class Guard(NamedTuple):
 def guard() -> Guard:
     """Reads the guard of the network namespace of the calling thread."""
     with KernelNetwork() as network:
-        links = [link for link in network.links.list() if link.master and tags.parse(link.alias) is not None]
+        links = [link for link in network.links.list() if link.master and _is_port_of_pod(link.alias)]
     guarded = sum(link.group == port_guard.GROUP for link in links)
     with contextlib.closing(KernelElements(family="bridge")) as table:
         counters = table.counters()
     dropped = {name: counters[name] for name in port_guard.COUNTERS if name in counters}
     return Guard(guarded, len(links) - guarded, dropped)
+
+
+def _is_port_of_pod(alias: str) -> bool:
+    return tags.parse(alias) is not None or alias.startswith(CLAIMED)
 
 
 class Unreadable(NamedTuple):

@@ -92,7 +92,9 @@ class OwnLinkPlugin(OrderedPlugin):
         self.parse(call)
         adds = call.invocation.command == "ADD"
         if adds and not ipam_delegate.ipam_type(call.config.raw) and not self.given_addresses(call).ips:
-            raise CniError(Code.BAD_CONFIG, f"ipam.type: missing; {self.name} requires an IPAM configuration")
+            raise CniError(
+                Code.BAD_CONFIG, f"{self.name} interface requires an IPAM configuration", "ipam.type: missing"
+            )
         return True
 
     def has_neighbours(self, settings: Settings) -> bool:
@@ -109,8 +111,8 @@ class OwnLinkPlugin(OrderedPlugin):
             self.check_supported(ends.host)
             return record
         master = find_master(_master_namespace(ends, settings), settings.master)
-        self.check_supported(ends.host)
         check_mtu(settings.mtu, master.mtu, f", the MTU of {master.name}")
+        self.check_supported(ends.host)
         return record._replace(link=record.link_name(self.prefix), before={"master": master.name})
 
     def check_supported(self, network: KernelNetwork) -> None:

@@ -13,6 +13,14 @@ class Limits:
     """A node without a heartbeat for this long is unresponsive: four renewals of its lease."""
     max_latency: float = 5.0
     """A slower answer of the API indicates an outage, during which heartbeats could not arrive."""
+    node_eviction_rate: float = 0.1
+    """Nodes of a zone per second that get a NoExecute taint after they stopped answering."""
+    secondary_eviction_rate: float = 0.01
+    """The same in a large zone of which many nodes fail at once."""
+    large_zone: int = 50
+    """A zone with more nodes is large; in others no node is tainted while many fail at once."""
+    unhealthy_zone: float = 0.55
+    """The part of a zone's nodes from which on many fail at once."""
     pod_gc_period: float = 20.0
     """From a change to the sweep that handles it together with later changes."""
     node_grace: float = 40.0

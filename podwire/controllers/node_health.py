@@ -83,14 +83,21 @@ def _unknown(condition_: Object, now: str) -> Object:
     }
 
 
-def tainted(node: Object, now: str) -> Object | None:
+def is_evicting(node: Object) -> bool:
+    """Returns whether the node has a taint of ours that evicts its pods."""
+    taints = (node.get("spec") or {}).get("taints") or ()
+    return any(taint.get("key") in _FAILING and taint.get("effect") == NO_EXECUTE for taint in taints)
+
+
+def tainted(node: Object, now: str, *, evicts: bool = True) -> Object | None:
     """Returns the node with the taints of its conditions and cordon; None if it has exactly these.
 
-    Foreign taints stay, and so does the time since which a taint exists.
+    Without `evicts` it has none that evicts its pods. Foreign taints stay, and so does the time since which a taint
+    exists.
     """
     spec: dict[str, Any] = node.get("spec") or {}
     before = list(spec.get("taints") or ())
-    wanted = _wanted(node)
+    wanted = _wanted(node, evicts=evicts)
     kept = [taint for taint in before if _key(taint) not in _OURS or _key(taint) in wanted]
     there = {_key(taint) for taint in kept}
     new = [{"key": key, "effect": effect, "timeAdded": now} for key, effect in wanted if (key, effect) not in there]
@@ -98,7 +105,7 @@ def tainted(node: Object, now: str) -> Object | None:
     return {**node, "spec": {**spec, "taints": after}} if after != before else None
 
 
-def _wanted(node: Object) -> list[tuple[str, str]]:
+def _wanted(node: Object, *, evicts: bool) -> list[tuple[str, str]]:
     keys = [
         taint
         for each in conditions_of(node)
@@ -106,7 +113,7 @@ def _wanted(node: Object) -> list[tuple[str, str]]:
     ]
     if (node.get("spec") or {}).get("unschedulable"):
         keys.append(UNSCHEDULABLE)
-    evicting = [(key, NO_EXECUTE) for key in keys if key in _FAILING]
+    evicting = [(key, NO_EXECUTE) for key in keys if key in _FAILING and evicts]
     return [*((key, NO_SCHEDULE) for key in keys), *evicting]
 
 

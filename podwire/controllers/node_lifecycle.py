@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
-from podwire.controllers import node_health
+from podwire.controllers import node_health, zone_disruption
 from podwire.controllers.event_recorder import EventRecorder
 from podwire.controllers.graph import Graph
 from podwire.controllers.kinds import LEASES, NODES, PODS
@@ -13,6 +13,7 @@ from podwire.controllers.limits import DEFAULT, Limits
 from podwire.controllers.metadata import PartialObject, resource_of
 from podwire.controllers.timers import Timers
 from podwire.controllers.work_queue import WorkQueue
+from podwire.controllers.zone_disruption import Zones
 from podwire.interfaces import Clock
 from podwire.objects.nodes import Taint, read
 from podwire.objects.times import rfc3339
@@ -51,6 +52,9 @@ class NodeLife:
         self._leases: dict[str, str] = {}
         self._reports: dict[str, str] = {}
         self._not_ready: set[str] = set()
+        self._zones = Zones(limits)
+        self.turns: Timers[str] = Timers(clock, self._queue.add)
+        """When a node that waits for its turn to be tainted is looked at again."""
 
     def on_change(self, before: PartialObject | None, now: PartialObject | None) -> None:
         latest = now or before
@@ -73,6 +77,7 @@ class NodeLife:
         async with asyncio.TaskGroup() as parts:
             parts.create_task(self._queue.run())
             parts.create_task(self.timers.run())
+            parts.create_task(self.turns.run())
 
     def _renewed(self, name: str, version: str) -> None:
         if self._leases.get(name) != version:
@@ -90,6 +95,10 @@ class NodeLife:
             table.pop(name, None)
         self._not_ready.discard(name)
         self.timers.cancel(name)
+        self.turns.cancel(name)
+        was_disrupted = self._zones.is_all_disrupted
+        if self._zones.forget(name):
+            self._on_new_states(was_disrupted=was_disrupted)
         self._taints(name, ())
 
     async def _reconcile(self, name: str) -> None:
@@ -127,6 +136,7 @@ class NodeLife:
         await self._observe(name, node)
         if await self._is_unresponsive(name):
             node = await self._mark_unknown(node)
+        self._observe_zone(node)
         node = await self._taint(node)
         self._taints(name, read(node).spec.taints)
         await self._mark_pods(node)
@@ -163,9 +173,44 @@ class NodeLife:
         self._reports[name] = node_health.heartbeat(changed)  # our own update is not a heartbeat
         return await self._api.replace(changed, subresource="status")
 
+    def _observe_zone(self, node: Object) -> None:
+        was_disrupted = self._zones.is_all_disrupted
+        is_ready = node_health.is_ready(node)
+        if self._zones.observe(node["metadata"]["name"], zone_disruption.zone_of(node), is_ready=is_ready):
+            self._on_new_states(was_disrupted=was_disrupted)
+
+    def _on_new_states(self, *, was_disrupted: bool) -> None:
+        """The state of a zone changed: other nodes may be tainted now, or lose their taints.
+
+        When the last disruption of all zones ends, heartbeats count from now on: they could not arrive before.
+        """
+        states = ", ".join(f"{zone or 'without zone'}: {state}" for zone, state in sorted(self._zones.states().items()))
+        log.info("zone state changed", extra={"states": states})
+        if was_disrupted and not self._zones.is_all_disrupted:
+            self._reset_deadlines()
+        for name in self._zones.not_ready():
+            self._queue.add(name)
+
     async def _taint(self, node: Object) -> Object:
-        changed = node_health.tainted(node, self._now())
+        changed = node_health.tainted(node, self._now(), evicts=self._may_evict(node))
         return node if changed is None else await self._api.replace(changed)
+
+    def _may_evict(self, node: Object) -> bool:
+        """Returns whether a failing node may have a taint that evicts its pods; one that must wait is looked at again.
+
+        One that has such a taint keeps it, unless all zones are disrupted.
+        """
+        name = node["metadata"]["name"]
+        if node_health.is_ready(node) or self._zones.is_all_disrupted:
+            self.turns.cancel(name)
+            return False
+        if node_health.is_evicting(node):
+            return True
+        now = self.turns.now()
+        wait = self._zones.wait(name, now)
+        if wait:
+            self.turns.set(name, now + wait)
+        return wait == 0
 
     async def _mark_pods(self, node: Object) -> None:
         """Marks the pods once per transition to not ready: a running kubelet knows better how its pods are."""

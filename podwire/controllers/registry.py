@@ -18,6 +18,7 @@ from podwire.controllers.batch.cron_job import CronJobController
 from podwire.controllers.batch.job import JobController
 from podwire.controllers.batch.ttl import TtlController
 from podwire.controllers.certificates.requests import ApprovingController, CleanerController, SigningController
+from podwire.controllers.cluster_roles import RoleAggregation
 from podwire.controllers.context import Context, Controller
 from podwire.controllers.crd_cleanup import DefinitionCleanup
 from podwire.controllers.device_taint_eviction import DeviceEvictions
@@ -32,6 +33,7 @@ from podwire.controllers.kinds import (
     AUTOSCALERS,
     BUDGETS,
     CLAIMS,
+    CLUSTER_ROLES,
     CRON_JOBS,
     CSI_DRIVERS,
     DAEMON_SETS,
@@ -128,6 +130,7 @@ REGISTRATIONS: tuple[Registration, ...] = (
         lambda given: NodeLife(given.api, given.graph, given.clock, given.tainted, given.limits),
         (NODES,),
     ),
+    Registration(RoleAggregation.name, RoleAggregation, whole=(CLUSTER_ROLES,)),
     Registration(NodeTtl.name, NodeTtl, whole=(NODES,)),
     Registration(
         "pod-garbage-collector-controller",

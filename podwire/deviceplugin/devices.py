@@ -30,7 +30,9 @@ class Handed:
     files: tuple[str, ...] = ()
     permissions: str = "rw"
     link: str = ""
-    """The link's name on the host, for the CNI plugin that moves it."""
+    """The link's name on the host, and in the pod unless a CNI plugin renames it."""
+    on_host: bool = True
+    """Whether the link is on the host, so that a runtime can move it."""
 
 
 def preferred(available: Sequence[str], needed: Sequence[str], size: int, numa: Mapping[str, int | None]) -> list[str]:

@@ -310,7 +310,7 @@ class InterfacePool:
         info = {"id": key, "name": was.name, "mac": was.mac, "mtu": was.attributes.mtu}
         info |= {"pciAddress": hardware.pci} if hardware.pci else {}
         info |= {} if hardware.numa is None else {"numaNode": hardware.numa}
-        return Handed(value=key, info=info, link=was.name)
+        return Handed(value=key, info=info, link=was.name, on_host=each.link is not None)
 
     def _write(self) -> None:
         self._records.write({key: known.record for key, known in self._known.items()})

@@ -13,7 +13,7 @@ from podwire.deviceplugin.host_view import Looker, View
 from podwire.deviceplugin.interface_pool import InterfacePool
 from podwire.deviceplugin.made_links import sweep_taps
 from podwire.deviceplugin.made_pool import MadePool
-from podwire.deviceplugin.ports import Pool
+from podwire.deviceplugin.ports import Incarnation, Pool
 from podwire.deviceplugin.records import PoolRecords, count_damaged
 from podwire.linux.net.link_moves import LinkEvent, NamespaceEnded
 from podwire.linux.net.links import KernelLinks
@@ -21,6 +21,8 @@ from podwire.linux.net.namespace_handle import NamespaceHandle
 from podwire.linux.net.sysfs import Sysfs
 
 _log = logging.getLogger("podwire.deviceplugin")
+KUBELET_READS_PODS = 30.0
+"""Seconds after its start in which a kubelet may not report all pods yet."""
 _MAX_LOGGED = 20
 """Devices whose change of health is logged at once; the others are counted."""
 
@@ -28,7 +30,8 @@ _MAX_LOGGED = 20
 class Inventory:
     """Opened in the calling thread's network namespace, which has the links."""
 
-    def __init__(self, config: Config, *, state: Path, sysfs: Path, cdi: Path) -> None:
+    def __init__(self, config: Config, *, state: Path, sysfs: Path, cdi: Path, hook: Sequence[str] = ()) -> None:
+        """`hook` is the beginning of the command line of hooks in CDI files."""
         self._host = NamespaceHandle()
         self._netlink = self._host.netlink
         self._claims: dict[int, str] = {}
@@ -37,8 +40,12 @@ class Inventory:
         self._pools: dict[str, Pool] = {pool.name: self._made(pool) for pool in config.pools}
         asking = any(isinstance(pool.source, Interfaces) for pool in config.pools)
         self._looker = Looker(self._netlink, self._sysfs if asking else None)
-        self._cdi = {pool.name: CdiFiles(cdi, pool.name) for pool in config.pools if pool.cdi}
+        self._cdi = {pool.name: CdiFiles(cdi, pool.name, hook) for pool in config.pools if pool.cdi}
         self._held: dict[str, set[str]] | None = None
+        self._kubelet: tuple[int, int] | None = None
+        """The kubelet that answered last."""
+        self._unreported: dict[str, set[str]] = {}
+        """Devices that pods had before this kubelet started, and that it has not reported yet."""
         self._allocated: dict[tuple[str, str], int] = {}
         self._time = 0
         self._reported: dict[str, dict[str, str]] = {}
@@ -80,6 +87,7 @@ class Inventory:
             del self._claims[index]
         for name, pool in self._pools.items():
             pool.look(view, None if self._held is None else self._held.get(name, set()))
+        self._describe()
         self._log_health()
 
     def _log_health(self) -> None:
@@ -111,6 +119,7 @@ class Inventory:
         self._time += 1
         for device in ids:
             self._allocated[pool, device] = self._time
+            self._unreported.get(pool, set()).discard(device)
             if self._held is not None:
                 self._held.setdefault(pool, set()).add(device)
         return handed
@@ -121,23 +130,44 @@ class Inventory:
             pool.asked()
         return self._time
 
-    def held_by_pods(self, held: Mapping[str, Iterable[str]], asked: int) -> bool:
+    def held_by_pods(self, held: Mapping[str, Iterable[str]], asked: int, kubelet: Incarnation | None = None) -> bool:
         """Takes what pods have, by resource; returns whether that changed, so that a look is due."""
         before = self._held
+        reported = {name: set(held.get(pool.settings.resource, ())) for name, pool in self._pools.items()}
+        self._remember(reported, kubelet)
         late = {key for key, time in self._allocated.items() if time > asked}
         self._allocated = {key: self._allocated[key] for key in late}
         self._held = {
-            name: set(held.get(pool.settings.resource, ())) | {device for owner, device in late if owner == name}
-            for name, pool in self._pools.items()
+            name: devices | self._unreported.get(name, set()) | {device for owner, device in late if owner == name}
+            for name, devices in reported.items()
         }
         for name, pool in self._pools.items():
             pool.confirm(self._held[name])
+        self._describe()
+        return self._held != before
+
+    def _remember(self, reported: Mapping[str, set[str]], kubelet: Incarnation | None) -> None:
+        """A kubelet that just started reports no pods at first, although they run: they keep their devices until it
+        has reported them once, or has had enough time."""
+        if kubelet is None or kubelet.age >= KUBELET_READS_PODS:
+            self._kubelet, self._unreported = kubelet and kubelet.identity, {}
+            return
+        if kubelet.identity != self._kubelet:
+            self._kubelet = kubelet.identity
+            known = self._held or {name: files.devices() for name, files in self._cdi.items()}
+            self._unreported = {name: set(devices) for name, devices in known.items()}
+        for name, devices in self._unreported.items():
+            devices.difference_update(reported[name])
+
+    def _describe(self) -> None:
+        """Brings the CDI files of devices that pods have up to date, and removes the others."""
+        if self._held is None:
+            return
         for name, files in self._cdi.items():
             described = {device: self._pools[name].described(device) for device in self._held[name]}
             files.keep_only(
                 {device: description for device, description in described.items() if description is not None}
             )
-        return self._held != before
 
     @property
     def waits(self) -> bool:

@@ -188,4 +188,4 @@ class MadePool:
         info: dict[str, Any] = {"id": name, "name": name, "kind": self._source.kind, "parent": self._source.parent}
         info |= {"mac": link.mac, "mtu": link.mtu} if link is not None else {}
         files = (DEVICE,) if self._source.kind == "tap" else ()
-        return Handed(value=name, info=info, files=files, link=name)
+        return Handed(value=name, info=info, files=files, link=name, on_host=link is not None)

@@ -36,6 +36,8 @@ class Paths:
     device_plugins: Path
     cdi: Path
     sysfs: Path
+    hook: Sequence[str] = ()
+    """The beginning of the command line of hooks in CDI files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +67,7 @@ class Plugin:
 
     def __init__(self, config: Config, kubelet: Kubelet, paths: Paths, limits: Limits | None = None) -> None:
         self._config, self._kubelet, self._paths, self._limits = config, kubelet, paths, limits or Limits()
-        self._inventory = Inventory(config, state=paths.state, sysfs=paths.sysfs, cdi=paths.cdi)
+        self._inventory = Inventory(config, state=paths.state, sysfs=paths.sysfs, cdi=paths.cdi, hook=paths.hook)
         self._turn = asyncio.Lock()
         self._services = [PoolService(pool, self._allocate) for pool in config.pools]
         self._links_changed, self._directory_changed, self._ask = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -203,7 +205,7 @@ class Plugin:
         """Asks what pods have; returns whether that changed."""
         asked = await self._work(self._inventory.asks)
         try:
-            held = await self._kubelet.held()
+            held, kubelet = await self._kubelet.held(), self._kubelet.incarnation()
         except RpcError as error:
             if self._knows:
                 _log.info("cannot list devices of pods", extra={"error": str(error)})
@@ -211,7 +213,7 @@ class Plugin:
             return False
         self._knows = True
         try:
-            return await self._work(lambda: self._inventory.held_by_pods(held, asked))
+            return await self._work(lambda: self._inventory.held_by_pods(held, asked, kubelet))
         except OSError as error:
             self._failed(error)
             return False

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from podwire.deviceplugin.config import Pool as Settings
 from podwire.deviceplugin.devices import Device, Handed
@@ -18,6 +18,14 @@ class Served(Protocol):
     async def close(self) -> None: ...
 
 
+class Incarnation(NamedTuple):
+    """One process of the kubelet."""
+
+    identity: tuple[int, int]
+    age: float
+    """Seconds since it started. A young one reports no pods before it has read them from the API server."""
+
+
 class Kubelet(Protocol):
     """The node's kubelet, by its two sockets. All raise RpcError."""
 
@@ -25,6 +33,10 @@ class Kubelet(Protocol):
 
     async def held(self) -> Mapping[str, frozenset[str]]:
         """Returns the devices of each resource that pods have, by the pod-resources API."""
+        ...
+
+    def incarnation(self) -> Incarnation | None:
+        """Returns which process it is; None while there is none."""
         ...
 
     async def serve(self, path: Path, handlers: Mapping[str, Handler]) -> Served:

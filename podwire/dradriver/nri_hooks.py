@@ -12,6 +12,7 @@ them or fails, but a driver that is down is not called. So there are three more 
 | annotation required-plugins.noderesource.dev/pod | podwire's kubelet and runtime | the sandbox waits for the driver |
 
 The hook is for containers that name the claim in `resources.claims`; the pod's other containers have the other two.
+With another kubelet or runtime those have only the second, and start while the driver is down: docs/network-driver.md.
 The CDI file exists before the kubelet learns its name, so no container can be created without the hook.
 """
 

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from podwire.linux.proc import processes
 from podwire.protocols.k8sapi.client_side import Client
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.watch import Object, metadata
+from podwire.proxy.announced_addresses import AnnouncedAddresses
 from podwire.transports import credentials, http_client
 from podwire.transports.unix_sockets import is_stale
 
@@ -33,6 +34,7 @@ NFT_SECONDS = 10.0
 API_SECONDS = 10.0
 MIRROR = "kubernetes.io/config.mirror"
 """The annotation of a mirror: the uid of its static pod."""
+SERVICES = Kind(group="", version="v1", resource="services", kind="Service", namespaced=True)
 PODS = Kind(group="", version="v1", resource="pods", kind="Pod", namespaced=True)
 KUBELET_SOCKETS = ("device-plugins", "plugins", "plugins_registry", "pod-resources")
 WRITTEN_BY_PODS = frozenset({"shm", "rootfs"})
@@ -111,21 +113,55 @@ def sandboxes(layout: Layout) -> dict[str, leftovers.SandboxPod]:
     return found
 
 
-async def find_sandboxes_without_pod(layout: Layout) -> list[Leftover]:
-    """Returns sandboxes whose pod, or its mirror, the API does not have. Raises BadKubeconfig, ApiError, ClientError.
+async def find_without_object(layout: Layout) -> list[Leftover]:
+    """Returns sandboxes whose pod, or its mirror, the API does not have; and addresses of load balancers on nodes that
+    no Service has. Raises BadKubeconfig, ApiError, ClientError.
 
-    Sandboxes are read first: the pod of a sandbox that was just made exists already.
+    Both are read first: the pod of a sandbox that was just made exists already.
     """
-    present = sandboxes(layout)
-    if not present:
+    present, addresses = sandboxes(layout), announced(layout)
+    if not present and not addresses:
         return []
     async with (
         asyncio.timeout(API_SECONDS),
         http_client.connect(credentials.load(layout.kubeconfig), user_agent="podwire-leakcheck") as http,
     ):
         pods = await Client(http).list(PODS)
-    uids = {uid for pod in pods.items for uid in (metadata(pod)["uid"], _static_uid(pod))}
-    return sorted(Leftover("sandbox", pod.name, id_) for id_, pod in present.items() if pod.uid not in uids)
+        services = await Client(http).list(SERVICES)
+    return without_object(present, addresses, pods.items, services.items)
+
+
+def without_object(
+    present: Mapping[str, leftovers.SandboxPod],
+    addresses: Collection[str],
+    pods: Iterable[Object],
+    services: Iterable[Object],
+) -> list[Leftover]:
+    """Returns sandboxes without a pod, and addresses without a Service. Pure."""
+    uids = {uid for pod in pods for uid in (metadata(pod)["uid"], _static_uid(pod))}
+    in_use = {address for service in services for address in _ingress(service)}
+    return sorted(
+        [
+            *(Leftover("sandbox", pod.name, id_) for id_, pod in present.items() if pod.uid not in uids),
+            *(Leftover("load-balancer address", address, OWNER) for address in set(addresses) - in_use),
+        ]
+    )
+
+
+def announced(layout: Layout) -> set[str]:
+    """Returns the addresses of load balancers on the links of all nodes, by their owner tag."""
+    places = [space.inside(_announced_here) for space in _spaces(layout)]
+    return {address for place in [*places, _announced_here() if _has_pods_on_host(layout) else ()] for address in place}
+
+
+def _announced_here() -> set[str]:
+    with contextlib.closing(AnnouncedAddresses()) as addresses:
+        return {str(address) for address in addresses.present()}
+
+
+def _ingress(service: Object) -> set[str]:
+    balancer = (service.get("status") or {}).get("loadBalancer") or {}
+    return {str(ingress.get("ip", "")) for ingress in balancer.get("ingress") or ()}
 
 
 def _static_uid(pod: Object) -> str:

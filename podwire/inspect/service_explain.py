@@ -12,14 +12,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from podwire.cluster.up import status_file
 from podwire.cluster.up.layout import FIRST, Layout
 from podwire.cluster.up.node_namespaces import NodeNamespaces
+from podwire.inspect.pod_namespaces import RuntimeDown, pod_namespaces
 from podwire.inspect.policy_explain import read_model
 from podwire.inspect.service_rules import Destination, Step, endpoint_text, follow
-from podwire.linux.errors import LinuxError
+from podwire.inspect.service_trace import POLICY, draw
 from podwire.linux.net.conntrack import KernelConntrack
-from podwire.linux.net.network import KernelNetwork
 from podwire.linux.proc.namespaces import visit
 from podwire.linux.values import IP
 from podwire.nriplugins.network.policy import Model, explain
@@ -52,6 +51,8 @@ class Asked:
     """[NAMESPACE/]NAME of the pod that connects; empty: nobody does, and the rules of a node are followed."""
     address: str = ""
     """One of the Service's addresses; empty: the first cluster address, or of a node port the node's first."""
+    probe: bool = True
+    """Whether a packet is sent; without one, the rules and the policies decide."""
     node_port: str = ""
     """The node to whose node port the connection is made; empty: it is made to an address of the Service."""
 
@@ -95,7 +96,7 @@ async def explain_service(layout: Layout, kubeconfig: Path, asked: Asked) -> Exp
         model = await read_model(client)
     pod = _pod(model, asked.source)
     to = destination(service, asked, model.node_addresses(asked.node_port) if asked.node_port else ())
-    return _Explanation(layout, model, service, to, pod, asked.node_port).run()
+    return _Explanation(layout, model, service, to, pod, asked).run()
 
 
 def _pod(model: Model, source: str) -> Pod | None:
@@ -158,7 +159,7 @@ def _port(service: Object, asked: str) -> Object:
 
 class _Explanation:
     def __init__(
-        self, layout: Layout, model: Model, service: Object, to: Destination, pod: Pod | None, node: str
+        self, layout: Layout, model: Model, service: Object, to: Destination, pod: Pod | None, asked: Asked
     ) -> None:
         metadata = service["metadata"]
         self._layout, self._model, self._to, self._pod = layout, model, to, pod
@@ -169,8 +170,9 @@ class _Explanation:
             port=to.port,
             protocol=to.protocol,
             source=str(pod) if pod else "",
-            node=node or self._pod_node,
+            node=asked.node_port or self._pod_node,
         )
+        self._is_probed = asked.probe
         own = NodeNamespaces(layout, self._result.node)
         self._netns = own.net if own.exists() else None
 
@@ -189,8 +191,18 @@ class _Explanation:
             return result
         judged = [self._judge(pod, *endpoint, is_masqueraded=way.is_masqueraded) for endpoint in way.endpoints]
         result.reachable = any(judged)
-        if result.protocol in ("TCP", "UDP"):
+        if self._is_probed and result.protocol in ("TCP", "UDP"):
             self._probe(pod)
+        packet = f"{result.protocol} {endpoint_text(self._to.address, result.port)}"
+        draw(
+            self._layout.trace_socket,
+            result.node,
+            pod.uid,
+            packet,
+            result.steps,
+            probe=result.probe,
+            endpoint=result.probed_endpoint,
+        )
         return result
 
     def _judge(self, pod: Pod, address: IP, port: int, *, is_masqueraded: bool) -> bool:
@@ -211,14 +223,14 @@ class _Explanation:
             leaving = explain(self._model, pod, *to, protocol)
             arriving = explain(self._model, seen, address, port, protocol)
         except Unknown as error:
-            self._result.steps.append(Step(where="podwire-policy", what=text, verdict=str(error)))
+            self._result.steps.append(Step(where=POLICY, what=text, verdict=str(error)))
             return False
         judgements = [part for part in leaving.judgements if part.direction == EGRESS]
         judgements += [part for part in arriving.judgements if part.direction == INGRESS]
         allowed = all(part.allowed for part in judgements)
         reasons = "; ".join(f"{part.direction.lower()}: {part.reason}" for part in judgements)
         verdict = f"{'allowed' if allowed else 'denied'} ({reasons})"
-        self._result.steps.append(Step(where="podwire-policy", what=text, verdict=verdict))
+        self._result.steps.append(Step(where=POLICY, what=text, verdict=verdict))
         return allowed
 
     def _probe(self, pod: Pod) -> None:
@@ -258,13 +270,9 @@ class _Explanation:
 
     def _namespaces_of(self, pod: Pod) -> Iterator[Path]:
         """Yields the namespaces on the client's node that have its address, as the runtime pinned them."""
-        status = status_file.read(self._layout)
-        name = "runtime" if self._pod_node == FIRST else f"runtime@{self._pod_node}"
-        entries = [entry for entry in (status.components if status else ()) if entry.name == name]
-        if not entries:
-            raise CannotExplain(f"the runtime of node {self._pod_node} does not run: is the cluster up?")
-        root = Path(f"/proc/{entries[0].pid}/root")
-        for path in sorted((root / "run/netns").glob("*")):
-            with contextlib.suppress(LinuxError, OSError), KernelNetwork(path) as network:
-                if any(address.interface.ip in pod.ips for address in network.addresses.list()):
-                    yield path
+        try:
+            for namespace in pod_namespaces(self._layout, self._pod_node):
+                if any(address.interface.ip in pod.ips for address in namespace.addresses):
+                    yield namespace.path
+        except RuntimeDown as error:
+            raise CannotExplain(str(error)) from error

@@ -172,6 +172,14 @@ class Leases:
         had = self._of(owner)
         return self._search(owner) if had is None else tuple(ip for ip in had if self._owns(owner, str(ip)))
 
+    def hand_over(self, owner: Owner) -> None:
+        """Leaves the owner's addresses to the reference plugin: its DEL releases them, as does `release`."""
+        if os.path.isdir(self._entries.directory):
+            with self._entries.lock(self._lock_seconds):
+                if self._of(owner) is not None:
+                    self._entries.put_mirror(owner)
+                    self._entries.drop_lease(owner)
+
     def release_others(self, valid: Valid, also_valid: Callable[[], Valid] = frozenset) -> None:
         """Releases the addresses of owners that are not valid, and repairs damaged entries; goes on after a failure.
 

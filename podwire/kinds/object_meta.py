@@ -100,12 +100,14 @@ def _no_new_finalizers(new: Sequence[str], old: Sequence[str], errors: Errors) -
 
 def _owner_references(owners: Sequence[Mapping[str, Any]], errors: Errors) -> None:
     controller = ""
-    for index, owner in enumerate(owners):
-        path = f"metadata.ownerReferences[{index}]"
-        for field in ("apiVersion", "kind", "name", "uid"):
-            if not owner.get(field):
-                errors.append(required(f"{path}.{field}", "must not be empty"))
+    path = "metadata.ownerReferences"  # upstream names no index
+    for owner in owners:
         api_version = owner.get("apiVersion") or ""
+        if not api_version:
+            errors.append(invalid(f"{path}.apiVersion", "", "version must not be empty"))
+        for field in ("kind", "name", "uid"):
+            if not owner.get(field):
+                errors.append(invalid(f"{path}.{field}", "", "must not be empty"))
         if api_version and (api_version.count("/") > 1 or api_version.endswith("/")):
             errors.append(invalid(f"{path}.apiVersion", api_version, "must be <group>/<version> or <version>"))
         if api_version == "v1" and owner.get("kind") == "Event":

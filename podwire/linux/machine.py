@@ -54,6 +54,10 @@ class KernelMachine:
         """Events of tasks that wait for memory. Raises Unsupported."""
         return MemoryPressure(os.path.join(self._root, "proc/pressure/memory"))
 
+    def swaps(self) -> list[str]:
+        """Files and devices to which the kernel swaps."""
+        return [line.split()[0] for line in self._read("proc/swaps").splitlines()[1:] if line.strip()]
+
     def facts(self) -> Facts:
         memory, machine_id = parse_meminfo(self._read("proc/meminfo")), self._read("etc/machine-id")
         machine_id = machine_id or self._read("var/lib/dbus/machine-id")

@@ -207,3 +207,13 @@ class Bucket(NamedTuple):
     rate: int
     burst: int
     limit: int
+
+
+class Subnets(NamedTuple):
+    """Networks whose packets a bucket limits, or does not limit, by one of their addresses."""
+
+    networks: tuple[Network, ...]
+    limited: bool
+    """Whether these alone are limited; otherwise all others."""
+    by_source: bool
+    """Whether the source of a packet is compared; otherwise its destination."""

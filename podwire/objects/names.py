@@ -41,8 +41,8 @@ SUFFIX_LENGTH = 5
 EMPTY = "must be non-empty"
 
 
-def too_long(length: int) -> str:
-    return f"must be no more than {length} characters"
+def too_long(length: int, unit: str = "characters") -> str:
+    return f"must be no more than {length} {unit}"
 
 
 def must_match(rule: str, pattern: str, *examples: str) -> str:
@@ -139,7 +139,8 @@ def dns1035_label(text: str) -> list[str]:
 def label_value(text: str) -> list[str]:
     if len(text) <= LABEL_LENGTH and (not text or _is_qualified(text)):
         return []
-    return _judged(text, LABEL_LENGTH, _is_qualified(text), _NOT_LABEL_VALUE)
+    problems = [too_long(LABEL_LENGTH, "bytes")] if len(text) > LABEL_LENGTH else []
+    return problems if not text or _is_qualified(text) else [*problems, _NOT_LABEL_VALUE]
 
 
 def qualified_name(text: str) -> list[str]:

@@ -227,7 +227,11 @@ class _Parser:
                 self._take()
                 return sorted(values)
             if self._kind != ",":
-                raise self._unexpected("expected: ',' or ')'")
+                raise self._unexpected(
+                    "expected: ',', ')' or identifier"
+                    if self._kind == _END and not any(values)
+                    else "expected: ',' or ')'"
+                )
             self._take()
 
     def _take(self) -> str:

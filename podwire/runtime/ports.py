@@ -1,7 +1,7 @@
 """Interfaces that the runtime is handed: the pod network, and the sockets that `transports/` implements."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -32,6 +32,11 @@ class Network(Protocol):
 
     async def detach(self, attachment: Attachment) -> None:
         """Releases everything; idempotent."""
+        ...
+
+    async def adopt(self, attachments: Sequence[Attachment]) -> list[str]:
+        """After a start: the pods that are attached by their records. Returns the ids of which the network had lost
+        its own records, which it makes anew."""
         ...
 
     async def attached(self) -> set[str]:

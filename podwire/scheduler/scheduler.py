@@ -31,6 +31,7 @@ from podwire.scheduler.claims import dynamic_resources as claims
 from podwire.scheduler.claims.cache import ClaimDecision
 from podwire.scheduler.claims.claim_writer import ClaimChanged, ClaimWriter
 from podwire.scheduler.claims.informers import DeviceInformers
+from podwire.scheduler.claims.kind_access import Access, kind_access
 from podwire.scheduler.framework import ClusterEvent
 from podwire.scheduler.kinds import (
     BUDGETS,
@@ -62,6 +63,7 @@ from podwire.scheduler.volumes.cache import VolumeDecision
 from podwire.scheduler.volumes.informers import VolumeInformers
 from podwire.scheduler.volumes.volume_binding import decide_volumes
 from podwire.scheduler.volumes.volume_writer import VolumesNotBound, VolumeWriter
+from podwire.tasks.backoff import Pauses
 
 log = logging.getLogger("podwire.scheduler")
 
@@ -70,6 +72,9 @@ _STORAGE = ("volumes", "volume claims", "storage classes", "CSI drivers", "CSI n
 
 PENDING, PLACED = Scope(field_selector="spec.nodeName="), Scope(field_selector="spec.nodeName!=")
 METADATA = Scope(metadata_only=True)
+
+FIRST_RETRY = 0.1
+"""Seconds until a kind that may not be listed is tried again; roles may still be on their way."""
 
 ASSUMED = declare("scheduler.assumed", "a node is chosen and counted for a pod; the binding is not sent yet")
 NOMINATED = declare("scheduler.nominated", "a pod has a nominated node; its victims are not evicted yet")
@@ -185,15 +190,28 @@ class Scheduler:
             self._start(name, self._follow(name, kind, EVERYWHERE, saw))
 
     async def _follow_if_served(self, name: str, kind: Kind, saw: Callable[[Change], None]) -> None:
-        """Follows a kind; an older API server may not serve it, then there are no objects of it."""
-        try:
-            await self._follow(name, kind, EVERYWHERE, saw)
-        except ApiError as error:
-            if error.code != 404:
-                raise
-            log.debug("kind is not served by the API server", extra={"kind": kind.kind, "error": error.message})
-            self._snapshot.claims.unsupported_kinds.add(kind.kind)
-            self._is_synced(name)
+        """Follows a kind; an older API server may not serve it, then there are no objects of it. While it may not be
+        listed, pods with claims have the reason in their condition and events."""
+        cache, pauses = self._snapshot.claims, Pauses(FIRST_RETRY, self._limits.max_backoff)
+        while (found := await kind_access(self._api, kind))[0] is Access.FORBIDDEN:
+            why = f"the scheduler cannot list {kind.resource}.{kind.group}: {found[1]}"
+            if cache.forbidden_kinds.get(kind.kind) != why:
+                log.warning("scheduler lacks permission to list a kind", extra={"kind": kind.kind, "error": found[1]})
+                cache.forbidden_kinds[kind.kind] = why
+                self._queue.activate(ClusterEvent.DEVICES)
+            await asyncio.sleep(pauses.next())
+        cache.forbidden_kinds.pop(kind.kind, None)
+        why = found[1]
+        if found[0] is Access.SERVED:
+            try:
+                await self._follow(name, kind, EVERYWHERE, saw)
+            except ApiError as error:
+                if error.code != 404:
+                    raise
+                why = error.message
+        log.debug("kind is not served by the API server", extra={"kind": kind.kind, "error": why})
+        cache.unsupported_kinds.add(kind.kind)
+        self._is_synced(name)
 
     def _pending(self, change: Change) -> None:
         match change:

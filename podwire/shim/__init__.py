@@ -4,5 +4,6 @@ The contract of `podwire-shim` is `shim/README.md`.
 """
 
 from podwire.shim.find import HELP, ShimMissing, find_forwarder, find_shim
+from podwire.shim.hook import install_hook
 
-__all__ = ["HELP", "ShimMissing", "find_forwarder", "find_shim"]
+__all__ = ["HELP", "ShimMissing", "find_forwarder", "find_shim", "install_hook"]

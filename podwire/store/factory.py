@@ -50,6 +50,21 @@ class AnyStore(Protocol):
     async def close(self) -> None: ...
 
 
+def check_url(url: str) -> None:
+    """Checks the URL of a store, and opens nothing. Raises BadUrl."""
+    scheme, separator, rest = url.partition("://")
+    match scheme + separator:
+        case "memory://" | "sqlite://":
+            if rest:
+                raise BadUrl(f"{scheme}://{rest}: nothing may follow {scheme}://")
+        case "etcd://":
+            from podwire.store.etcd.address import parse  # noqa: PLC0415 - gRPC takes 0.1 s to import
+
+            parse(url)
+        case _:
+            raise BadUrl(f"{url}: the store must be memory://, sqlite:// or etcd://HOST:PORT")
+
+
 async def open_store(
     url: str | None,
     data_dir: Path,
@@ -60,24 +75,14 @@ async def open_store(
 
     `urgent` says of an update whether it prepares a deletion, and so must not fail on a full disk.
     """
-    scheme, separator, rest = (url or "sqlite://").partition("://")
-    match scheme + separator:
-        case "memory://":
-            _refuse_suffix(scheme, rest)
-            return MemoryStore()
-        case "sqlite://":
-            _refuse_suffix(scheme, rest)
-            from podwire.store.sqlite import SqliteStore  # noqa: PLC0415 - imported only when used
+    url = url or "sqlite://"
+    check_url(url)
+    if url == "memory://":
+        return MemoryStore()
+    if url == "sqlite://":
+        from podwire.store.sqlite import SqliteStore  # noqa: PLC0415 - imported only when used
 
-            return await SqliteStore.open(data_dir, encryption=encryption, urgent=urgent)
-        case "etcd://":
-            from podwire.store.etcd import EtcdStore  # noqa: PLC0415 - gRPC takes 0.1 s to import
+        return await SqliteStore.open(data_dir, encryption=encryption, urgent=urgent)
+    from podwire.store.etcd import EtcdStore  # noqa: PLC0415 - gRPC takes 0.1 s to import
 
-            return await EtcdStore.open(f"etcd://{rest}", encryption=encryption)
-        case _:
-            raise BadUrl(f"{url}: the store must be memory://, sqlite:// or etcd://HOST:PORT")
-
-
-def _refuse_suffix(scheme: str, rest: str) -> None:
-    if rest:
-        raise BadUrl(f"{scheme}://{rest}: nothing may follow {scheme}://")
+    return await EtcdStore.open(url, encryption=encryption)

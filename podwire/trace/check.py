@@ -11,6 +11,7 @@ from dataclasses import replace
 import msgspec
 
 from podwire.trace.flow import NOTHING, Flow, Note, Step
+from podwire.trace.participants import role
 from podwire.trace.pod_trace import Arrow, PodTrace, Remark, Turn
 
 
@@ -27,17 +28,27 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 def annotated(trace: PodTrace, flow: Flow) -> PodTrace:
-    """Returns the trace with the notes of the flow, each before the arrow that it describes."""
+    """Returns the trace with the notes of the flow, each before the arrow that it describes.
+
+    A note describes the ordered step that follows it. It is left out where that step did not happen: a pod with
+    `nodeName` is not scheduled.
+    """
     positions = _positions(flow, trace.arrows)
     remarks, waiting = [], []
     for line in flow.lines:
         if isinstance(line, Note):
             waiting.append(line)
-        elif (position := positions.get(id(line))) is not None:
-            time = trace.arrows[position].time
-            remarks += [Remark(time, tuple(note.over), note.note) for note in waiting]
+        elif id(line) in positions:
+            if (position := positions[id(line)]) is not None:
+                remarks += [Remark(trace.arrows[position].time, _drawn(note, trace), note.note) for note in waiting]
             waiting = []
     return replace(trace, remarks=tuple(remarks))
+
+
+def _drawn(note: Note, trace: PodTrace) -> tuple[str, ...]:
+    """Returns the participants of a note by the names that they have in the trace."""
+    names = {role(name): name for arrow in trace.arrows for name in (arrow.caller, arrow.callee)}
+    return tuple(names.get(participant, participant) for participant in note.over)
 
 
 def _positions(flow: Flow, arrows: Sequence[Arrow]) -> dict[int, int | None]:
@@ -50,7 +61,7 @@ def check(trace: PodTrace, flow: Flow) -> list[Finding]:
     """Returns all deviations of the trace from the flow."""
     findings = []
     before: Step | None = None
-    for step, place, elsewhere in _matched(flow, trace.arrows):
+    for step, place, elsewhere in matched(flow, trace.arrows):
         if place is not None:
             before = step if step.after != NOTHING else before
         elif elsewhere:
@@ -63,13 +74,13 @@ def check(trace: PodTrace, flow: Flow) -> list[Finding]:
 def brief(trace: PodTrace, flow: Flow) -> PodTrace:
     """Returns the trace with only the arrows that the flow draws; of several watches, those that delivered the pod."""
     arrows = trace.arrows
-    kept = {position for step, position, _ in _matched(flow, arrows) if position is not None and step.after != NOTHING}
+    kept = {position for step, position, _ in matched(flow, arrows) if position is not None and step.after != NOTHING}
     watches = {arrows[position].id for position in kept if arrows[position].turn is Turn.EVENT}
     kept |= {position for position, arrow in enumerate(arrows) if arrow.turn is Turn.CALL and arrow.id in watches}
     return replace(trace, arrows=tuple(arrow for position, arrow in enumerate(arrows) if position in kept))
 
 
-def _matched(flow: Flow, arrows: Sequence[Arrow]) -> Iterator[tuple[Step, int | None, set[int]]]:
+def matched(flow: Flow, arrows: Sequence[Arrow]) -> Iterator[tuple[Step, int | None, set[int]]]:
     """Yields each step, its position, and other positions of matching arrows that no step uses."""
     positions = _positions(flow, arrows)
     named = {step.id: positions.get(id(step)) for step in flow.steps if step.id}
@@ -157,6 +168,6 @@ def _extras(trace: PodTrace, flow: Flow) -> list[Finding]:
 
 def _is_extra(arrow: Arrow, flow: Flow) -> bool:
     """A reply is as expected as its call; arrows between others than the participants of the flow are ignored."""
-    if arrow.turn is Turn.REPLY or not {arrow.caller, arrow.callee} <= set(flow.participants):
+    if arrow.turn is Turn.REPLY or not {role(arrow.caller), role(arrow.callee)} <= set(flow.participants):
         return False
     return not any(step.describes(arrow) for step in (*flow.steps, *flow.also))

@@ -62,6 +62,18 @@ class Sum:
         return (self.second or 0.0) - (self.first or 0.0)
 
 
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A kind of call that failed."""
+
+    caller: str
+    callee: str
+    call: str
+    times: int
+    error: str
+    """The last error."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diff:
     first: PodTrace
@@ -70,6 +82,10 @@ class Diff:
     parts: tuple[Sum, ...]
     rows: tuple[Row, ...]
     """In the order of the first trace; then hops that only the second has, in its order."""
+    failures: tuple[Failure, ...] = ()
+    """Calls that failed in the second trace, each kind once, the most frequent first."""
+    backoff: float = 0.0
+    """Seconds that the second start waited after failed calls, without calling anybody."""
 
 
 def diff(first: PodTrace, second: PodTrace) -> Diff:
@@ -83,7 +99,29 @@ def diff(first: PodTrace, second: PodTrace) -> Diff:
         phases=_sums(PHASES, *({phase.name: phase.seconds for phase in phases(trace)} for trace in (first, second))),
         parts=_sums(PARTS, *({part.name: part.seconds for part in parts(trace)} for trace in (first, second))),
         rows=tuple(rows),
+        failures=tuple(failures(second)),
+        backoff=backoff(second),
     )
+
+
+def failures(trace: PodTrace) -> list[Failure]:
+    """Returns the calls of a start that failed, each kind once, the most frequent first."""
+    kinds: dict[tuple[str, str, str], list[str]] = defaultdict(list)
+    for arrow in trace.arrows:
+        if arrow.failed and trace.begin <= arrow.time <= _until(trace):
+            kinds[arrow.callee, arrow.caller, kind_of(arrow.method)].append(arrow.label)
+    found = [Failure(*kind, len(errors), errors[-1]) for kind, errors in kinds.items()]
+    return sorted(found, key=lambda failure: -failure.times)
+
+
+def backoff(trace: PodTrace) -> float:
+    """Returns the seconds of a start that were spent waiting after failed calls."""
+    until = _until(trace)
+    return sum(pause.seconds for pause in trace.pauses if pause.after_failure and pause.time <= until)
+
+
+def _until(trace: PodTrace) -> float:
+    return trace.running if trace.running is not None else float("inf")
 
 
 def _sums(names: tuple[str, ...], first: dict[str, float], second: dict[str, float]) -> tuple[Sum, ...]:
@@ -109,9 +147,8 @@ def _hops(trace: PodTrace) -> dict[_Key, Hop]:
 
 def _counts(arrow: Arrow, trace: PodTrace) -> bool:
     """Whether an arrow is compared: until the pod ran, without older watches and without what a user typed."""
-    until = trace.running if trace.running is not None else float("inf")
     finished = arrow.turn is Turn.CALL and arrow.took is not None
-    return finished and arrow.caller != USER and trace.begin <= arrow.time <= until
+    return finished and arrow.caller != USER and trace.begin <= arrow.time <= _until(trace)
 
 
 def kind_of(method: str) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import yaml
 
+from podwire.trace.participants import role
 from podwire.trace.pod_trace import Arrow, Turn
 
 _FOLDER = Path(__file__).parent / "flows"
@@ -37,7 +38,7 @@ class Pattern(
 
     def describes(self, arrow: Arrow) -> bool:
         """Whether an arrow matches, whatever the pod's state."""
-        if (arrow.caller, arrow.callee, arrow.turn) != (self.caller, self.callee, self.turn):
+        if (role(arrow.caller), role(arrow.callee), arrow.turn) != (self.caller, self.callee, self.turn):
             return False
         whole, bare = arrow.method, arrow.method.partition("?")[0]
         return bool(self._method.fullmatch(whole) or self._method.fullmatch(bare))

@@ -14,7 +14,7 @@ from podwire.trace.participants import (
     KUBELET,
     RUNTIME,
     SCHEDULER,
-    STORE,
+    STORES,
     USER,
     in_order,
 )
@@ -24,7 +24,7 @@ from podwire.trace.segments import Reader
 from podwire.trace.text import Drawing
 from podwire.trace.wording import headline
 
-EXPECTED = frozenset({USER, KUBECTL, API_SERVER, STORE, SCHEDULER, KUBELET, RUNTIME, CNI_PLUGIN})
+EXPECTED = frozenset({USER, KUBECTL, API_SERVER, SCHEDULER, KUBELET, RUNTIME, CNI_PLUGIN})
 """Participants that have a lane from the beginning; others get one when they appear, below a new header."""
 
 
@@ -33,15 +33,15 @@ async def follow(
 ) -> AsyncGenerator[str, None]:
     """Yields lines until closed, or until the directory is removed. The pod need not exist yet."""
     traces, reader, drawn = PodTraces(), Reader(directory), _Progress(columns, colours=colours)
-    async with contextlib.aclosing(_changes(directory)) as changes:
-        async for _ in changes:
+    async with contextlib.aclosing(changes(directory)) as written:
+        async for _ in written:
             traces.learn(reader.more())
             if (trace := traces.find(namespace, name)) is not None:
                 for line in drawn.more(trace):
                     yield line
 
 
-async def _changes(directory: Path) -> AsyncGenerator[None, None]:
+async def changes(directory: Path) -> AsyncGenerator[None, None]:
     """Yields once at the beginning, then after each write; ends with the directory."""
     inotify, woken = Inotify(), asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -89,10 +89,18 @@ class _Progress:
     def _lanes(self, moment: Moment, trace: PodTrace) -> list[str]:
         """Returns a new header when a participant appears that has no lane."""
         participants = (
-            self._participants | EXPECTED | ({moment.caller, moment.callee} if isinstance(moment, Arrow) else set())
+            self._participants
+            | EXPECTED
+            | _stores(trace)
+            | ({moment.caller, moment.callee} if isinstance(moment, Arrow) else set())
         )
         if participants == self._participants:
             return []
         self._participants = participants
         self._drawing = Drawing(in_order(participants), trace.origin, self._columns, colours=self._colours)
         return self._drawing.head()
+
+
+def _stores(trace: PodTrace) -> set[str]:
+    """Returns the store of this cluster, which has a lane as soon as it is known."""
+    return {arrow.callee for arrow in trace.arrows if arrow.callee in STORES}

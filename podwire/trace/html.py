@@ -31,15 +31,15 @@ def html(
     trace: PodTrace, records: Iterable[Record], whole: PodTrace | None = None, most_details: int = MOST_DETAILS
 ) -> str:
     """Returns the page. For a part of a trace, `whole` has the times."""
-    style, script = ((_FOLDER / name).read_text(encoding="utf-8") for name in ("style.css", "script.js"))
+    css, script = style() + _file("style.css"), _file("script.js")
     picture = Picture(trace)
     return (
         "<!DOCTYPE html>\n"
         '<html lang="en"><head><meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{_policy(style, script)}">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{_policy(css, script)}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{_escaped(headline(trace))}</title>\n"
-        f"<style>{style}</style></head><body>\n"
+        f"<style>{css}</style></head><body>\n"
         f"<header><h1>{_escaped(headline(trace))}</h1>\n<p>{_about(trace)}</p>\n{_sums(whole or trace)}</header>\n"
         f"{_TOOLS}"
         f'<main class="scroll">\n{picture.head()}{"".join(picture.pieces())}</main>\n'
@@ -47,6 +47,15 @@ def html(
         f'<script type="application/json" id="records">{_data(_details(trace, records, most_details))}</script>\n'
         f"<script>{script}</script>\n</body></html>\n"
     )
+
+
+def style() -> str:
+    """Returns the style of the picture itself, for pages and files that show it."""
+    return _file("picture.css")
+
+
+def _file(name: str) -> str:
+    return (_FOLDER / name).read_text(encoding="utf-8")
 
 
 _TOOLS = """\

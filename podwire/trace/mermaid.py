@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from podwire.trace.participants import ORDER, in_order
 from podwire.trace.plain_text import plain
-from podwire.trace.pod_trace import Arrow, Cut, Gap, PodTrace, Remark, Turn, moments
+from podwire.trace.pod_trace import Arrow, Cut, Gap, Pause, PodTrace, Remark, Turn, moments
 from podwire.trace.wording import headline, lost, milliseconds
 
 _MEANT = re.compile(r"[#;<>&%$]|\A(?:no)?wrap(?=:)|style|classDef", re.IGNORECASE)
@@ -30,7 +30,7 @@ def _lines(trace: PodTrace) -> Iterator[str]:
         yield f"    Note over {ends}: {escaped(headline(trace))}"
     for moment in moments(trace):
         match moment:
-            case Gap() | Cut():
+            case Gap() | Cut() | Pause():
                 yield f"    Note over {names[participants[0]]}: {escaped(lost(moment))}"
             case Remark():
                 over = [names[participant] for participant in moment.over if participant in names] or [

@@ -2,16 +2,21 @@
 
 import re
 
-USER, KUBECTL, API_SERVER, STORE = "User", "KubeCtl", "APIServer", "etcd"
+USER, KUBECTL, API_SERVER = "User", "KubeCtl", "APIServer"
+STORE, SQLITE, MEMORY = "etcd", "SQLite", "Memory"
 SCHEDULER, CONTROLLERS, KUBELET = "Scheduler", "Controllers", "Kubelet"
 RUNTIME, CNI_PLUGIN, IPAM, NETWORK_PLUGIN = "ContainerRuntime", "CNIPlugin", "IPAM", "NetworkPlugin"
 DEVICE_PLUGIN, NETWORK_DRIVER, CLUSTER_DNS, PROXY = "DevicePlugin", "NetworkDriver", "ClusterDNS", "ServiceProxy"
+POD, ENDPOINT = "Pod", "Endpoint"
+"""The ends of a test packet."""
 
 ORDER = (
     USER,
     KUBECTL,
     API_SERVER,
     STORE,
+    SQLITE,
+    MEMORY,
     SCHEDULER,
     CONTROLLERS,
     KUBELET,
@@ -19,7 +24,9 @@ ORDER = (
     CNI_PLUGIN,
     IPAM,
     NETWORK_PLUGIN,
+    POD,
     PROXY,
+    ENDPOINT,
     DEVICE_PLUGIN,
     NETWORK_DRIVER,
 )
@@ -50,6 +57,20 @@ _NETWORK_DRIVERS = ("net.podwire.dev", "dra.net")
 """The names of our driver and of dranet."""
 
 UNNAMED = "Client"
+
+STORES = frozenset((STORE, SQLITE, MEMORY))
+"""The names of the store: it is called what it is. Flows call it etcd, as people do."""
+
+
+def of_store(url: str) -> str:
+    """Returns the participant of a store by its URL; empty is the default, SQLite."""
+    scheme = url.partition(":")[0]
+    return {"etcd": STORE, "memory": MEMORY}.get(scheme, SQLITE)
+
+
+def role(participant: str) -> str:
+    """Returns the participant as flows name it."""
+    return STORE if participant in STORES else participant
 
 
 def of_agent(agent: str) -> str:

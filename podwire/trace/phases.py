@@ -15,7 +15,7 @@ from podwire.trace.participants import (
     KUBELET,
     RUNTIME,
     SCHEDULER,
-    STORE,
+    STORES,
 )
 from podwire.trace.pod_trace import Arrow, PodTrace, Turn
 
@@ -89,7 +89,7 @@ REPORTING = "reporting"
 PHASES = (*(name for name, _, _ in _MILESTONES), REPORTING)
 
 _PARTS: tuple[tuple[str, Predicate], ...] = (
-    ("store", lambda arrow: arrow.callee == STORE),
+    ("store", lambda arrow: arrow.callee in STORES),
     ("scheduler", lambda arrow: arrow.caller == SCHEDULER),
     ("claims", lambda arrow: arrow.method in ("NodePrepareResources", "NodeUnprepareResources")),
     ("devices", lambda arrow: arrow.callee == DEVICE_PLUGIN),

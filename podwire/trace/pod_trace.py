@@ -15,6 +15,8 @@ from podwire.trace.record import Record, pod_id, succeeded
 
 MOST_ARROWS = 2000
 """Arrows that are drawn at most; a start has about a hundred."""
+PAUSE = 1.0
+"""Seconds without an arrow that are drawn."""
 
 
 class Turn(Enum):
@@ -61,6 +63,16 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True)
+class Pause:
+    """More than a second without any arrow; after a failed call, the back-off until the next attempt."""
+
+    time: float
+    """Its end."""
+    seconds: float
+    after_failure: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Remark:
     """A note between arrows, over some participants."""
 
@@ -86,6 +98,7 @@ class PodTrace:
     gaps: tuple[Gap, ...] = ()
     cuts: tuple[Cut, ...] = ()
     remarks: tuple[Remark, ...] = ()
+    pauses: tuple[Pause, ...] = ()
 
     @property
     def took(self) -> float | None:
@@ -93,12 +106,12 @@ class PodTrace:
         return None if self.running is None else self.running - self.begin
 
 
-Moment = Arrow | Gap | Cut | Remark
+Moment = Arrow | Gap | Cut | Pause | Remark
 
 
 def moments(trace: PodTrace) -> list[Moment]:
     """Returns everything in order of time; a remark comes before the arrow at the same time."""
-    all_moments: list[Moment] = [*trace.remarks, *trace.gaps, *trace.cuts, *trace.arrows]
+    all_moments: list[Moment] = [*trace.pauses, *trace.remarks, *trace.gaps, *trace.cuts, *trace.arrows]
     return sorted(all_moments, key=lambda moment: moment.time)
 
 
@@ -106,6 +119,8 @@ def moments(trace: PodTrace) -> list[Moment]:
 class PodTraces:
     """Builds the traces of all pods in some records."""
 
+    gaps: Collection[Gap] | None = None
+    """Where records were lost, if these are not all of the records; None: it is found out from their numbers."""
     _records: list[Record] = field(default_factory=list)
 
     def learn(self, records: Iterable[Record]) -> None:
@@ -117,7 +132,7 @@ class PodTraces:
 
     def _build(self, matches: Callable[[tuple[str, str]], bool], only: str = "") -> list[PodTrace]:
         records = assigned(self._records)
-        gaps = _gaps(records)
+        gaps = _gaps(records) if self.gaps is None else self.gaps
         pods: dict[str, list[Record]] = defaultdict(list)
         others = _Others()
         for record in records:
@@ -247,12 +262,13 @@ class _Others:
             self.ended[record.id] = record
 
 
-def _pod_trace(pod: str, name: tuple[str, str], own: list[Record], others: _Others, gaps: Sequence[Gap]) -> PodTrace:
+def _pod_trace(pod: str, name: tuple[str, str], own: list[Record], others: _Others, gaps: Collection[Gap]) -> PodTrace:
     begun = others.begun
     first = [begun[record] for record in dict.fromkeys(call.id for call in own if call.is_event) if record in begun]
     before = [record for record in prelude(own, begun.values()) if record not in first]
     ended = {record.id: others.ended[record.id] for record in before if record.id in others.ended}
-    arrows = tuple(_arrows(sorted(first + before + own, key=lambda record: (record.time, record.seq)), ended))
+    ordered = sorted(first + before + own, key=lambda record: (record.time, record.seq))
+    arrows = tuple(_attempts(_arrows(ordered, ended)))
     begin = min((record.time for record in own if is_request(record)), default=own[0].time)
     running = next((record.time for record in own if is_running(record)), None)
     last = own[-1].time
@@ -265,7 +281,37 @@ def _pod_trace(pod: str, name: tuple[str, str], own: list[Record], others: _Othe
         running=running,
         arrows=arrows,
         gaps=tuple(gap for gap in gaps if begin <= gap.time <= last),
+        pauses=tuple(_pauses(arrows, begin)),
     )
+
+
+def _pauses(arrows: Sequence[Arrow], begin: float) -> Iterator[Pause]:
+    """Yields the pauses of a pod, from its creation on."""
+    failed = False
+    for before, after in pairwise(arrow for arrow in arrows if arrow.time >= begin):
+        if before.turn is Turn.REPLY:
+            failed = before.failed or (failed and before.callee != KUBECTL and "/events" in before.method)
+        if after.time - before.time > PAUSE:
+            yield Pause(after.time, after.time - before.time, after_failure=failed)
+
+
+def _attempts(arrows: Iterable[Arrow]) -> Iterator[Arrow]:
+    """Marks retries: a call that follows a failed one of the same kind has the number of the attempt in its label."""
+    failed: dict[tuple[str, str, str], int] = defaultdict(int)
+    for arrow in arrows:
+        bare = arrow.method.partition("?")[0]
+        if arrow.turn is Turn.REPLY:
+            key = (arrow.callee, arrow.caller, bare)
+            failed[key] = failed[key] + 1 if arrow.failed else 0
+        attempts = failed[arrow.caller, arrow.callee, bare] if arrow.turn is Turn.CALL else 0
+        yield replace(arrow, label=f"{arrow.label} (attempt {attempts + 1})") if attempts else arrow
+
+
+def is_failure(record: Record) -> bool:
+    """Whether a record ends a call that failed. kubectl looks for an object before it creates it: 404 is an answer."""
+    if not record.ends or succeeded(record.outcome):
+        return False
+    return not (record.outcome == "404" and record.callee == KUBECTL and record.method.startswith("GET "))
 
 
 def is_request(record: Record) -> bool:
@@ -313,7 +359,7 @@ def _arrow(record: Record) -> Arrow:
         turn=turn,
         label=label_of(record),
         id=record.id,
-        failed=record.ends and not succeeded(record.outcome),
+        failed=is_failure(record),
     )
 
 

@@ -23,6 +23,11 @@ def _last_slice(driver: str, before: float, others: Iterable[Record]) -> Record 
     return max(slices, key=lambda record: (record.time, record.seq), default=None)
 
 
+def is_prelude(record: Record) -> bool:
+    """Whether a later trace may depend on a call without a pod."""
+    return record.method == LIST or _is_slice(record) or _is_node_status(record)
+
+
 def _is_slice(record: Record) -> bool:
     verb, _, path = record.method.partition("?")[0].partition(" ")
     return verb in ("POST", "PUT", "PATCH") and "/resourceslices" in path

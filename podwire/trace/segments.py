@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import msgspec
 
@@ -80,6 +80,14 @@ class Writer:
                     path.unlink()
 
 
+class Position(NamedTuple):
+    """A line of a segment."""
+
+    segment: str
+    offset: int
+    length: int
+
+
 @dataclass(slots=True)
 class _Skipped:
     lines: int = 0
@@ -99,6 +107,11 @@ class Reader:
         self._unreadable: dict[str, str] = {}
 
     def more(self) -> Iterator[Record]:
+        for _, record in self.positioned():
+            yield record
+
+    def positioned(self) -> Iterator[tuple[Position, Record]]:
+        """Yields each record with the position of its line."""
         for path in segment_files(self._directory):
             begin = self._read.get(path.name, 0)
             try:
@@ -115,7 +128,7 @@ class Reader:
                 continue
             whole, newline, _ = data.rpartition(b"\n")
             self._read[path.name] = begin + len(whole) + len(newline)
-            yield from self._records(path.name, whole)
+            yield from self._records(path.name, whole, begin)
 
     def troubles(self) -> list[str]:
         """Returns what could not be read so far, by file."""
@@ -125,15 +138,16 @@ class Reader:
             troubles.append(f"{self._directory / name}: {lines} skipped, first line {skipped.first}")
         return troubles
 
-    def _records(self, name: str, data: bytes) -> Iterator[Record]:
+    def _records(self, name: str, data: bytes, offset: int) -> Iterator[tuple[Position, Record]]:
         lines = data.split(b"\n") if data else []
         for number, line in enumerate(lines, self._counted.get(name, 0) + 1):
-            record = _record(line)
+            record = parsed(line)
             if record is not None:
-                yield record
+                yield Position(name, offset, len(line)), record
             elif line:
                 skipped = self._skipped.setdefault(name, _Skipped(first=number))
                 skipped.lines += 1
+            offset += len(line) + 1
         self._counted[name] = self._counted.get(name, 0) + len(lines)
 
 
@@ -155,7 +169,7 @@ def _opened(path: Path) -> BinaryIO:
     return file
 
 
-def _record(line: bytes) -> Record | None:
+def parsed(line: bytes) -> Record | None:
     """Returns None for a line that no recorder would have sent."""
     try:
         record = decode(line)
@@ -167,7 +181,7 @@ def _record(line: bytes) -> Record | None:
 def _began(path: Path) -> float:
     """Returns the time of the first record of a segment; now, for a new one."""
     with contextlib.suppress(OSError), _opened(path) as file:
-        first = _record(file.readline(1 << 20))
+        first = parsed(file.readline(1 << 20))
         if first is not None:
             return first.time
     return time.time()

@@ -10,11 +10,13 @@ from html import escape
 
 from podwire.trace.participants import in_order
 from podwire.trace.plain_text import cut, plain, width
-from podwire.trace.pod_trace import Arrow, Cut, Gap, Moment, PodTrace, Remark, Turn, moments
+from podwire.trace.pod_trace import Arrow, Cut, Gap, Moment, Pause, PodTrace, Remark, Turn, moments
 from podwire.trace.wording import lost, milliseconds, moment
 
-MARGIN, LANE, EDGE = 190, 150, 90
+MARGIN, WIDEST, NARROWEST, EDGE = 190, 150, 124, 70
 """Pixels: left of the lanes, of a lane, and right of the last lane for labels."""
+PAGE = 1560
+"""Pixels of a usual window: lanes get narrower so that all of them are visible in it."""
 ROW, HEAD, NOTE = 32, 44, 30
 PIECE = 25
 """Rows of a piece; about a printed page."""
@@ -41,10 +43,12 @@ class Picture:
         self._begin = trace.origin
         self._moments = moments(trace)
         participants = in_order({name for arrow in trace.arrows for name in (arrow.caller, arrow.callee)})
+        share = (PAGE - MARGIN - EDGE) // max(1, len(participants))
+        self._lane = lane = min(WIDEST, max(NARROWEST, share))
         self._lanes = {
-            participant: MARGIN + LANE * number + LANE / 2 for number, participant in enumerate(participants)
+            participant: MARGIN + lane * number + lane / 2 for number, participant in enumerate(participants)
         }
-        self.width = MARGIN + LANE * len(participants) + EDGE
+        self.width = MARGIN + lane * len(participants) + EDGE
         self._tops: list[float] = []
         top = 0.0
         for row in self._moments:
@@ -55,14 +59,18 @@ class Picture:
 
     def head(self) -> str:
         """Returns the participants, for the top of the window."""
+        return self._svg("head", 0, HEAD, self._heads())
+
+    def _heads(self) -> str:
+        lane = self._lane
         names = "".join(
             f'<g class="who"><title>{_text(name)}</title>'
-            f'<rect x="{x - LANE / 2 + 8:g}" y="8" width="{LANE - 16}" height="28" rx="6"/>'
+            f'<rect x="{x - lane / 2 + 3:g}" y="8" width="{lane - 6}" height="28" rx="6"/>'
             f'<text x="{x:g}" y="27" text-anchor="middle">{_text(name, 19)}</text></g>'
             for name, x in self._lanes.items()
         )
         columns = '<text class="time" x="88" y="27">time</text><text class="time" x="170" y="27">took</text>'
-        return self._svg("head", 0, HEAD, columns + names)
+        return columns + names
 
     def pieces(self) -> Iterator[str]:
         """Yields the pieces from top to bottom."""
@@ -73,6 +81,18 @@ class Picture:
             drawn = [*self._rails(top, bottom), *(self._bar(bar) for bar in self._bars if _meets(bar, top, bottom))]
             drawn += [self._row(number) for number in rows]
             yield self._svg("piece", top, bottom - top, "".join(drawn))
+
+    def whole(self, style: str) -> str:
+        """Returns one drawing of everything, with its style inside: a file that needs nothing else."""
+        height = HEAD + self._height
+        drawn = "".join(self._row(number) for number in range(len(self._moments)))
+        bars = "".join(map(self._bar, self._bars))
+        rows = f'<g transform="translate(0 {HEAD})">{"".join(self._rails(0, self._height))}{bars}{drawn}</g>'
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{self.width}" height="{height:g}" '
+            f'viewBox="0 0 {self.width} {height:g}"><style>{escape(style)}</style>'
+            f'<rect class="paper" width="100%" height="100%"/>{self._heads()}{rows}</svg>\n'
+        )
 
     def _svg(self, kind: str, top: float, height: float, drawn: str) -> str:
         return (
@@ -91,9 +111,10 @@ class Picture:
 
     def _row(self, number: int) -> str:
         moment, top = self._moments[number], self._tops[number]
-        if isinstance(moment, Gap | Cut):
+        if isinstance(moment, Gap | Cut | Pause):
+            kind = "gap pause" if isinstance(moment, Pause) else "gap"
             return (
-                f'<g class="gap"><rect x="0" y="{top + 4:g}" width="{self.width}" height="{NOTE - 8}"/>'
+                f'<g class="{kind}"><rect x="0" y="{top + 4:g}" width="{self.width}" height="{NOTE - 8}"/>'
                 f'<text x="{MARGIN}" y="{top + 19:g}">{_text(lost(moment))}</text></g>'
             )
         return self._note(moment, top) if isinstance(moment, Remark) else self._arrow(moment, number, top)
@@ -101,10 +122,10 @@ class Picture:
     def _note(self, remark: Remark, top: float) -> str:
         """A box over its participants; as wide as its text if they are close together."""
         over = [self._lanes[participant] for participant in remark.over if participant in self._lanes] or [
-            MARGIN + LANE / 2
+            MARGIN + self._lane / 2
         ]
         shown = plain(remark.text)
-        size = max(max(over) - min(over) + LANE - 24, width(shown) * LETTER + 24)
+        size = max(max(over) - min(over) + self._lane - 24, width(shown) * LETTER + 24)
         left = max(MARGIN - 20, min((min(over) + max(over) - size) / 2, self.width - size - 4))
         return (
             f'<g class="note"><rect x="{left:g}" y="{top + 4:g}" width="{size:g}" height="{NOTE - 8}" rx="4"/>'
@@ -115,7 +136,7 @@ class Picture:
         kinds = [arrow.turn.value, *(["failed"] if arrow.failed else []), *(["open"] if _is_open(arrow) else [])]
         took = milliseconds(arrow.took) if arrow.turn is Turn.REPLY and arrow.took is not None else ""
         return (
-            f'<g class="row {" ".join(kinds)}" data-n="{number}" tabindex="0">'
+            f'<g class="row {" ".join(kinds)}" data-n="{number}" data-id="{escape(arrow.id)}" tabindex="0">'
             f"<title>{_hover(arrow, self._begin)}</title>"
             f'<rect class="hit" x="0" y="{top:g}" width="{self.width}" height="{ROW}"/>'
             f'<text class="time" x="88" y="{top + 25:g}">{moment(arrow, self._begin)}</text>'

@@ -8,7 +8,7 @@ from podwire.trace.diff import Diff, Hop, Row, Sum
 from podwire.trace.phases import phases
 from podwire.trace.plain_text import plain, width
 from podwire.trace.pod_trace import PodTrace
-from podwire.trace.wording import clock, day, milliseconds
+from podwire.trace.wording import clock, day, duration, milliseconds
 
 NOTICEABLE = 0.001
 """Seconds by which a hop must be slower or quicker to be marked."""
@@ -54,7 +54,7 @@ def compared(comparison: Diff, *, colours: bool = False) -> str:
     head, *drawn = _aligned(rows).splitlines()
     styles = [_style(row) if colours else canvas.NORMAL for row in comparison.rows]
     lines += ["", head, *(coloured(line, style) for line, style in zip(drawn, styles, strict=True)), ""]
-    return "\n".join([*lines, *_verdict(comparison)]) + "\n"
+    return "\n".join([*lines, *verdict(comparison)]) + "\n"
 
 
 def _sum(sum_: Sum) -> tuple[str, ...]:
@@ -87,8 +87,13 @@ def _style(row: Row) -> str:
     return canvas.FAILED if row.slower >= NOTICEABLE else canvas.ANSWER if row.slower <= -NOTICEABLE else canvas.NORMAL
 
 
-def _verdict(comparison: Diff) -> Iterator[str]:
-    """Yields what to look at first."""
+def verdict(comparison: Diff) -> Iterator[str]:
+    """Yields what to look at first: failed calls and the back-off after them, then what was slow."""
+    for failure in comparison.failures:
+        times = f"{failure.times} times" if failure.times > 1 else "once"
+        yield plain(f"failed in B {times}: {failure.caller} → {failure.callee} {failure.call}: {failure.error}")
+    if comparison.backoff:
+        yield f"B waited {duration(comparison.backoff)} after failed calls (back-off)"
     if comparison.phases:
         worst = max(comparison.phases, key=lambda phase: phase.slower)
         if worst.slower >= NOTICEABLE:

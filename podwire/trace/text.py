@@ -9,7 +9,7 @@ from podwire.trace import canvas
 from podwire.trace.canvas import Canvas, coloured
 from podwire.trace.participants import in_order
 from podwire.trace.plain_text import cut, folded, plain, width
-from podwire.trace.pod_trace import Arrow, Cut, Gap, Moment, PodTrace, Remark, Turn, moments
+from podwire.trace.pod_trace import Arrow, Cut, Gap, Moment, Pause, PodTrace, Remark, Turn, moments
 from podwire.trace.wording import headline, lost, times
 
 NARROWEST = 10
@@ -67,7 +67,7 @@ class Drawing:
         return [] if self._flat else [str(self._rails())]
 
     def lines(self, moment: Moment) -> list[str]:
-        if isinstance(moment, Gap | Cut):
+        if isinstance(moment, Gap | Cut | Pause):
             return [self._styled(cut(f"{'':{MARGIN}}~~~ {plain(lost(moment))} ~~~", self._width), canvas.LOST)]
         if isinstance(moment, Remark):
             return self._remark(moment)

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from podwire.trace.pod_trace import Arrow, Cut, Gap, PodTrace, Turn
+from podwire.trace.pod_trace import Arrow, Cut, Gap, Pause, PodTrace, Turn
 
 
 def headline(trace: PodTrace) -> str:
@@ -11,7 +11,9 @@ def headline(trace: PodTrace) -> str:
     return f"pod {trace.namespace}/{trace.name}: {state}"
 
 
-def lost(gap: Gap | Cut) -> str:
+def lost(gap: Gap | Cut | Pause) -> str:
+    if isinstance(gap, Pause):
+        return f"{duration(gap.seconds)} without a call{', after a failed one (back-off)' if gap.after_failure else ''}"
     if isinstance(gap, Cut):
         return f"{gap.arrows} arrows are left out here; --format json has them all"
     return f"{gap.lost} record{'s' if gap.lost > 1 else ''} of {gap.sender} lost here"
@@ -30,6 +32,14 @@ def moment(arrow: Arrow, begin: float) -> str:
 
 def milliseconds(seconds: float | None) -> str:
     return "-" if seconds is None else f"{seconds * 1000:.1f} ms"
+
+
+def duration(seconds: float) -> str:
+    """Returns a longer time in words."""
+    if seconds < 120:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
 
 
 def clock(seconds: float) -> str:

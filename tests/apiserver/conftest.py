@@ -57,8 +57,8 @@ async def serve(pki) -> AsyncIterator[Serve]:
 
 
 async def _stop(running: "asyncio.Task[None]", watches: list[Watching]) -> None:
-    for each in watches:
-        await each.close()
+    for watch in watches:
+        await watch.close()
     running.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await running

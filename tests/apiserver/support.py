@@ -95,7 +95,7 @@ class Reply:
 
     @property
     def names(self) -> list[str]:
-        return [each["metadata"]["name"] for each in self.body["items"]]
+        return [item["metadata"]["name"] for item in self.body["items"]]
 
 
 class Watching:
@@ -120,9 +120,9 @@ class Watching:
     async def take(self, count: int) -> list[Any]:
         return [await self.next() for _ in range(count)]
 
-    async def told(self, count: int) -> list[tuple[str, str]]:
+    async def reported(self, count: int) -> list[tuple[str, str]]:
         """The next frames as type and name."""
-        return [(each["type"], each["object"]["metadata"]["name"]) for each in await self.take(count)]
+        return [(item["type"], item["object"]["metadata"]["name"]) for item in await self.take(count)]
 
     async def rest(self) -> list[Any]:
         """All frames until the watch ends."""
@@ -184,7 +184,9 @@ class Api:
         answer = await self.ask(method, url, body, **rest)
         if isinstance(answer, Stream) and answer.whole:
             whole = b"".join([chunk async for chunk in answer.chunks])
-            answer = Response(status=answer.status, body=whole, headers=answer.headers)
+            answer = Response(
+                status=answer.status, body=whole, content_type=answer.content_type, headers=answer.headers
+            )
         assert not isinstance(answer, Stream), f"{method} {url} streams"
         headers = {name.lower(): value for name, value in answer.headers}
         warnings = [value for name, value in answer.headers if name == "Warning"]

@@ -45,6 +45,7 @@ class Extension:
         self.clients: set[str] = set()
         self.discovery_status = 200
         self.openapi: dict[str, Any] = {}
+        self.swagger: dict[str, Any] = {}
         self.slow = asyncio.Event()
         """Set when the slow group was asked for; it never answers."""
 
@@ -61,6 +62,8 @@ class Extension:
             await asyncio.Event().wait()
         if request.path == "/openapi/v3":
             return web.json_response(self.openapi, status=200 if self.openapi else 404)
+        if request.path == "/openapi/v2":
+            return web.json_response(self.swagger, status=200 if self.swagger else 404)
         self.requests.append((request.method, request.path_qs, headers))
         body = (await request.read()).decode()
         return web.json_response({"kind": "Flunder", "sent": body, "method": request.method}, status=201)
@@ -195,6 +198,44 @@ async def test_openapi_v3_documents_are_listed_and_forwarded(api, pki, extension
     await api.delete(f"{SERVICES}/v1.wardle.example.com")
     await answer_when(lambda: api.get("/openapi/v3"), lambda reply: reply.body["paths"] == own)
     assert (await api.get(DOCUMENT)).status == 404
+
+
+async def test_openapi_v2_documents_are_merged(api, pki, extension):
+    path = "/apis/wardle.example.com/v1/namespaces/{namespace}/flunders"
+    meta = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+    properties = {"metadata": {"$ref": f"#/definitions/{meta}"}}
+    response = {"200": {"description": "OK", "schema": {"$ref": "#/definitions/com.example.Flunder"}}}
+    extension.swagger = {
+        "swagger": "2.0",
+        "paths": {path: {"get": {"responses": response}}, "/apis/": {"get": {"responses": {}}}},
+        "definitions": {"com.example.Flunder": {"properties": properties}, meta: {"description": "theirs"}},
+    }
+    await expose(api, extension)
+    own = await api.get("/openapi/v2")
+    await api.made(SERVICES, api_service(pki))
+
+    merged = await answer_when(lambda: api.get("/openapi/v2"), lambda reply: path in reply.body["paths"])
+
+    assert merged.headers["etag"] != own.headers["etag"]
+    definitions = merged.body["definitions"]
+    assert definitions["com.example.Flunder"] == {"properties": {"metadata": {"$ref": f"#/definitions/{meta}_v2"}}}
+    assert (definitions[f"{meta}_v2"], definitions[meta]) == ({"description": "theirs"}, own.body["definitions"][meta])
+    known = {**own.body["definitions"], "com.example.Flunder": ..., f"{meta}_v2": ...}
+    assert set(definitions) == set(known)
+    protobuf = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+    assert b"com.example.Flunder" in (await api.get("/openapi/v2", accept=protobuf)).raw
+    await api.delete(f"{SERVICES}/v1.wardle.example.com")
+    gone = await answer_when(lambda: api.get("/openapi/v2"), lambda reply: path not in reply.body["paths"])
+    assert gone.headers["etag"] == own.headers["etag"]
+
+
+async def test_a_bad_openapi_v2_document_is_not_merged(api, pki, extension):
+    extension.swagger = {"paths": {"/apis/wardle.example.com/v1/x": 1}}
+    await expose(api, extension)
+    own = await api.get("/openapi/v2")
+    await api.made(SERVICES, api_service(pki))
+    await available(api, "Passed")
+    assert (await api.get("/openapi/v2")).headers["etag"] == own.headers["etag"]
 
 
 @pytest.mark.parametrize(

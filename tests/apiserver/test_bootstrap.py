@@ -17,17 +17,17 @@ SLICE = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes"
 async def test_the_four_namespaces_are_there(api):
     listed = (await api.get(NAMESPACES)).body["items"]
 
-    assert [each["metadata"]["name"] for each in listed] == ["default", "kube-node-lease", "kube-public", "kube-system"]
-    for each in listed:
-        assert each["metadata"]["labels"]["kubernetes.io/metadata.name"] == each["metadata"]["name"]
-        assert each["spec"]["finalizers"] == ["kubernetes"]
-        assert each["status"]["phase"] == "Active"
+    assert [item["metadata"]["name"] for item in listed] == ["default", "kube-node-lease", "kube-public", "kube-system"]
+    for entry in listed:
+        assert entry["metadata"]["labels"]["kubernetes.io/metadata.name"] == entry["metadata"]["name"]
+        assert entry["spec"]["finalizers"] == ["kubernetes"]
+        assert entry["status"]["phase"] == "Active"
 
 
 async def test_the_systems_priorities_are_there(api):
     listed = (await api.get("/apis/scheduling.k8s.io/v1/priorityclasses")).body["items"]
 
-    assert {each["metadata"]["name"]: each["value"] for each in listed} == {
+    assert {item["metadata"]["name"]: item["value"] for item in listed} == {
         "system-node-critical": 2000001000,
         "system-cluster-critical": 2000000000,
     }

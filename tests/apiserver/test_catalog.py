@@ -6,7 +6,7 @@ from podwire.kinds.catalog import builtin_resources
 from podwire.kinds.schema import Schemas
 from podwire.protocols.k8sapi.builtin import BUILTIN
 
-RESOURCES = {(each.kind.api_version, each.kind.kind): each for each in builtin_resources(Schemas())}
+RESOURCES = {(resource.kind.api_version, resource.kind.kind): resource for resource in builtin_resources(Schemas())}
 
 
 def test_every_kind_of_the_table_is_served():
@@ -20,7 +20,7 @@ def test_a_resource_knows_its_shape_and_its_columns(words):
     assert resource.shape.field("metadata") is not None
     assert resource.prefix.endswith("/")
     if "list" in resource.kind.verbs:
-        assert all({"name", "type"} <= {*each} for each in resource.columns())
+        assert all({"name", "type"} <= {*column} for column in resource.columns())
 
 
 async def test_every_kind_that_can_be_listed_is_listed_and_watched(api, forms):

@@ -71,8 +71,8 @@ async def test_one_event_is_delivered_to_the_watchers_of_both_groups(api):
     await api.made(EVENTS, {"metadata": {"name": "e"}, "involvedObject": ABOUT, "message": "hello"})
     await api.patch(f"{EVENTS}/e", {"message": "again"})
 
-    assert [each["object"]["message"] for each in await old.take(2)] == ["hello", "again"]
-    assert [each["object"]["note"] for each in await new.take(2)] == ["hello", "again"]
+    assert [item["object"]["message"] for item in await old.take(2)] == ["hello", "again"]
+    assert [item["object"]["note"] for item in await new.take(2)] == ["hello", "again"]
 
 
 async def test_an_event_is_one_object_in_both_groups(api):
@@ -156,7 +156,7 @@ async def test_a_write_without_a_change_through_the_old_version_is_not_a_change(
 
 async def test_both_versions_are_watched(scaler):
     revision = scaler.store.revision
-    old, new = [await scaler.watch(f"{each}?resourceVersion={revision}") for each in (V1, V2)]
+    old, new = [await scaler.watch(f"{item}?resourceVersion={revision}") for item in (V1, V2)]
 
     await scaler.patch(f"{V2}/h", {"spec": {"maxReplicas": 9}})
 

@@ -34,7 +34,7 @@ def define(api, definition):
 
 
 def conditions(body):
-    return {each["type"]: each["status"] for each in body["status"].get("conditions", [])}
+    return {condition["type"]: condition["status"] for condition in body["status"].get("conditions", [])}
 
 
 # --- coming -----------------------------------------------------------------------------------------------------------
@@ -69,8 +69,8 @@ async def test_its_objects_live_like_any_other(api, define):
     assert listed.body["items"][0]["spec"] == {"size": 2, "color": "red"}
     assert listed.body["items"][0]["metadata"]["generation"] == 3
     frames = await watch.take(4)
-    assert [each["type"] for each in frames] == ["ADDED", "MODIFIED", "MODIFIED", "DELETED"]
-    assert {each["object"]["apiVersion"] for each in frames} == {"example.com/v1"}
+    assert [frame["type"] for frame in frames] == ["ADDED", "MODIFIED", "MODIFIED", "DELETED"]
+    assert {frame["object"]["apiVersion"] for frame in frames} == {"example.com/v1"}
 
 
 async def test_a_schema_validates_and_defaults_its_objects(api, define):
@@ -96,7 +96,7 @@ async def test_its_columns_are_shown_in_tables(api, define, forms):
 
     table = (await api.get(WIDGETS, accept=forms["table"])).body
 
-    assert [each["name"] for each in table["columnDefinitions"]] == ["Name", "Size"]
+    assert [definition["name"] for definition in table["columnDefinitions"]] == ["Name", "Size"]
     assert table["rows"][0]["cells"] == ["w", 7]
 
 
@@ -149,7 +149,7 @@ async def test_an_object_is_served_in_every_version(api, define):
     await define("v1", "v1beta1")
     made = await api.made(served("v1beta1"), widget(version="v1beta1", spec={"size": 1}))
 
-    new, old = [await api.get(f"{served(each)}/w") for each in ("v1", "v1beta1")]
+    new, old = [await api.get(f"{served(name)}/w") for name in ("v1", "v1beta1")]
 
     lies = await api.store.get("/registry/example.com/widgets/default/w")
     assert lies.value.startswith(b'{"kind":"Widget","apiVersion":"example.com/v1",')
@@ -184,8 +184,8 @@ async def test_objects_stay_readable_and_writable_when_the_storage_version_chang
     await define("v1alpha1", "v1")
     old = await api.made(served("v1alpha1"), widget(version="v1alpha1", spec={"size": 1}))
     crd = (await api.get(DEFINITION)).body
-    for each in crd["spec"]["versions"]:
-        each["storage"] = each["name"] == "v1"
+    for item in crd["spec"]["versions"]:
+        item["storage"] = item["name"] == "v1"
     await api.put(DEFINITION, crd)
     await answer_when(
         lambda: api.get(DEFINITION), lambda reply: reply.body["status"]["storedVersions"] == ["v1alpha1", "v1"]
@@ -241,7 +241,7 @@ async def test_a_definition_that_is_gone_is_not_served(api, define):
     assert (await api.get(DEFINITION)).status == 404
     await answer_when(lambda: api.get(WIDGETS), lambda reply: reply.status == 404)
     assert (await api.get("/apis/example.com/v1")).status == 404
-    assert "example.com" not in {each["name"] for each in (await api.get("/apis")).body["groups"]}
+    assert "example.com" not in {group["name"] for group in (await api.get("/apis")).body["groups"]}
 
 
 # --- restarts and troubles --------------------------------------------------------------------------------------------

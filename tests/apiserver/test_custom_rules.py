@@ -46,8 +46,8 @@ def define(api, definition):
 
     async def make(change=None, **schemas):
         made = definition(*schemas)
-        for each in made["spec"]["versions"]:
-            each["schema"] = {"openAPIV3Schema": schemas[each["name"]]}
+        for version in made["spec"]["versions"]:
+            version["schema"] = {"openAPIV3Schema": schemas[version["name"]]}
         if change:
             change(made["spec"]["versions"])
         await api.made(DEFINITIONS, made)
@@ -95,8 +95,8 @@ async def test_a_rule_is_enforced_on_every_write(api, define):
         await api.post(f"{WIDGETS}?dryRun=All", widget("w2", spec=wrong)),
     ]
 
-    assert [each.status for each in replies] == [422] * 5
-    assert all(message in each.message for each in replies)
+    assert [reply.status for reply in replies] == [422] * 5
+    assert all(message in reply.message for reply in replies)
     assert replies[1].body["details"]["causes"] == [
         {"reason": "FieldValueInvalid", "message": "Invalid value: least must not be above 3", "field": "spec.least"}
     ]
@@ -223,20 +223,20 @@ async def test_a_field_that_is_taken_out_of_the_schema_is_not_seen_any_more(api,
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "reported"),
     [
         ({}, "example.com/v1beta1 Widget is deprecated; use example.com/v1 Widget"),
         ({"deprecationWarning": "move on"}, "move on"),
     ],
     ids=["the server's words", "the author's words"],
 )  # fmt: skip
-async def test_a_deprecated_version_answers_with_a_warning(api, define, words, told):
+async def test_a_deprecated_version_answers_with_a_warning(api, define, words, reported):
     await define(lambda versions: versions[1].update(deprecated=True, **words), v1=NEW, v1beta1=NEW)
     made = await api.post(BETA, widget(version="v1beta1"))
 
     replies = [made, await api.get(BETA), await api.get(f"{BETA}/w"), await api.delete(f"{BETA}/w")]
 
-    assert [each.warnings for each in replies] == [[f'299 - "{told}"']] * 4
+    assert [reply.warnings for reply in replies] == [[f'299 - "{reported}"']] * 4
     assert (await api.get(WIDGETS)).warnings == []
 
 
@@ -262,10 +262,10 @@ async def test_rules_and_fields_are_published_in_openapi(api, define):
     )
     new = (await api.get(index.body["paths"]["apis/example.com/v1"]["serverRelativeURL"])).body
     old = (await api.get(index.body["paths"]["apis/example.com/v1beta1"]["serverRelativeURL"])).body
-    [told] = [each for name, each in new["components"]["schemas"].items() if name.endswith("v1.Widget")]
+    [reported] = [each for name, each in new["components"]["schemas"].items() if name.endswith("v1.Widget")]
     assert (
-        told["properties"]["spec"]["x-kubernetes-validations"]
+        reported["properties"]["spec"]["x-kubernetes-validations"]
         == (RULES["properties"]["spec"]["x-kubernetes-validations"])
     )
-    [told] = [each for name, each in old["components"]["schemas"].items() if name.endswith("v1beta1.Widget")]
-    assert set(told["properties"]["spec"]["properties"]) == {"size", "shape"}
+    [reported] = [each for name, each in old["components"]["schemas"].items() if name.endswith("v1beta1.Widget")]
+    assert set(reported["properties"]["spec"]["properties"]) == {"size", "shape"}

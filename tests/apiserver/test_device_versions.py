@@ -62,7 +62,7 @@ async def test_a_refusal_speaks_the_words_of_v1(api):
     reply = await api.post(claims("v1beta1"), claim("v1beta1", allocationMode="All", count=2))
 
     assert reply.status == 422
-    assert [each["field"] for each in reply.body["details"]["causes"]] == [
+    assert [cause["field"] for cause in reply.body["details"]["causes"]] == [
         "spec.devices.requests[0].exactly.deviceClassName",
         "spec.devices.requests[0].exactly.count",
     ]

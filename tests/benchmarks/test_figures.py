@@ -74,9 +74,9 @@ def test_the_store_is_measured_beside_etcd():
     done = run("store", "--seconds", "0.2", "-o", "json")
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
-    assert {each["what"] for each in document["figures"]} >= {
+    assert {figure["what"] for figure in document["figures"]} >= {
         "SQLite, 1 caller",
         "SQLite, 64 callers",
         "etcd, 8 callers",
     }
-    assert all(each["value"] > 0 for each in document["figures"])
+    assert all(figure["value"] > 0 for figure in document["figures"])

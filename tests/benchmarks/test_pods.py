@@ -64,8 +64,8 @@ def islands(monkeypatch):
 
     with tempfile.TemporaryDirectory(prefix="pb-") as disk:
         monkeypatch.setattr(island, "Island", Recorded)
-        for each in (island, runtime, cni):
-            monkeypatch.setattr(each, "DISK", disk)
+        for item in (island, runtime, cni):
+            monkeypatch.setattr(item, "DISK", disk)
         yield made
         assert list(Path(disk).iterdir()) == []
 
@@ -75,14 +75,14 @@ def test_a_short_run_measures_runtimes_and_leaves_nothing(islands):
     assert {figure.what for figure in figures} == set(runtime.STEPS)
     assert all(figure.value > 0 for figure in figures)
     assert len(islands) >= 2
-    assert [each.groups() for each in islands if each.groups()] == []
+    assert [island.groups() for island in islands if island.groups()] == []
 
 
 def test_a_runtime_that_refuses_a_pod_ends_the_run_and_leaves_nothing(islands, monkeypatch):
     monkeypatch.setattr(runtime, "COMMAND", ["no-such-program"])
     with pytest.raises(CannotMeasure, match=r"a runtime refused a pod: .*no-such-program"):
         list(runtime.measure(0.1))
-    assert [each.groups() for each in islands if each.groups()] == []
+    assert [island.groups() for island in islands if island.groups()] == []
 
 
 def test_a_program_that_does_not_come_up_is_quoted(islands):

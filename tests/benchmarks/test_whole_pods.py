@@ -77,7 +77,7 @@ STORY = [
 
 def test_a_trace_is_cut_where_one_waits_for_the_other():
     found = steps(STORY)
-    in_order = [each.value for each in list(found.values())[:9]]
+    in_order = [item.value for item in list(found.values())[:9]]
     assert in_order == pytest.approx([4, 6, 40, 3, 7, 1, 19, 4, 3])
     assert sum(in_order) == pytest.approx(87), "nothing is left out and nothing counted twice"
     assert found["CNI plugins, within RunPodSandbox"].value == pytest.approx(30)
@@ -92,7 +92,7 @@ def test_an_incomplete_trace_does_not_count(missing):
 
 
 def test_steps_of_several_pods_are_medians():
-    assert average([{"a": Step(each, " ms")} for each in (1.0, 9.0, 2.0)]) == {"a": Step(2.0, " ms")}
+    assert average([{"a": Step(item, " ms")} for item in (1.0, 9.0, 2.0)]) == {"a": Step(2.0, " ms")}
     assert average([]) == {}
 
 
@@ -118,13 +118,13 @@ def islands(monkeypatch):
         monkeypatch.setattr(island, "DISK", folder)
         yield made
         assert list(Path(folder).iterdir()) == []
-        assert [each.groups() for each in made if each.groups()] == []
+        assert [item.groups() for item in made if item.groups()] == []
 
 
 def test_a_short_run_measures_a_cluster_and_leaves_nothing(islands, monkeypatch):
     monkeypatch.setattr(pods, "COLD_STARTS", 1)
     monkeypatch.setattr(pods, "_has_containerd", lambda: False)
-    figures = {each.what: each for each in pods.measure(0.1)}
+    figures = {item.what: item for item in pods.measure(0.1)}
     assert {pods.START, pods.DELETE, pods.ALL_START, "StartContainer", "memory of all components"} <= set(figures)
     assert figures["StartContainer"].value > 0
     assert figures["memory of all components"].value > 10

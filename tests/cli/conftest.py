@@ -68,7 +68,7 @@ def daemon() -> Iterator[Callable[..., Daemon]]:
         return started[-1]
 
     yield start
-    codes = [each.stop() for each in reversed(started) if each.process.returncode is None]
+    codes = [item.stop() for item in reversed(started) if item.process.returncode is None]
     assert set(codes) <= {0}
 
 

@@ -197,7 +197,7 @@ def test_gc_keeps_living_named_and_recorded_attachments(place, netns):
     dead, gc = place.calls()[2:]
     assert dead.startswith("DEL dead eth0")
     sent = json.loads(gc[gc.index("{") :])["cni.dev/valid-attachments"]
-    assert [each["containerID"] for each in sent] == ["lives", "named", "pod"]
+    assert [item["containerID"] for item in sent] == ["lives", "named", "pod"]
 
 
 @pytest.mark.parametrize("whose", ["ours", "Debian's"])
@@ -269,7 +269,7 @@ def test_timings_of_any_plugin_and_of_one_that_fails(place, netns):
     assert json.loads(result.stdout)["code"] == 11
     listed, _, line = result.stderr.partition("\npodwire cni: ")
     assert "busy" in line
-    assert [(each["plugin"], each["verb"], each["name"]) for each in json.loads(listed)] == [
+    assert [(item["plugin"], item["verb"], item["name"]) for item in json.loads(listed)] == [
         ("one", "ADD", "whole"),
         ("one", "DEL", "whole"),
     ]

@@ -83,13 +83,13 @@ def test_without_a_kubectl_on_path_the_old_one_of_set_up_plays_the_same_tour(pla
 
 def test_without_any_kubectl_the_two_places_are_named(place, tmp_path):
     program = (
-        "import sys, pathlib, podwire.cluster.demo.shell as it; it.UNPACKED = pathlib.Path('/no/kubectl');"
+        "import sys, pathlib, podwire.cluster.kubectl as it; it.UNPACKED = pathlib.Path('/no/kubectl');"
         "from podwire.cli.main import main; sys.exit(main(['demo', 'api']))"
     )
     nowhere = environment(place, PATH=str(tmp_path))
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=nowhere, check=False)
     assert done.returncode == 1
-    assert done.stderr == "podwire demo: kubectl is neither on PATH nor at /no/kubectl\n"
+    assert done.stderr.startswith("podwire demo: kubectl is neither on PATH nor at /no/kubectl; install it")
 
 
 def fake_kubectl(folder: Path, script: str) -> str:

@@ -41,7 +41,7 @@ def test_the_recipe_copies_existing_files_and_names_no_host():
     recipe = (DEPLOY / "Containerfile").read_text(encoding="utf-8")
     copied = [word for line in re.findall(r"^COPY (.+) \S+$", recipe, re.MULTILINE) for word in line.split()]
     assert {"podwire/", "shim/", "pyproject.toml"} <= set(copied)
-    assert [each for each in copied if not (ROOT / each).exists()] == []
+    assert [item for item in copied if not (ROOT / item).exists()] == []
     images = re.findall(r"^FROM (\S+)", recipe, re.MULTILINE)
     assert [image for image in images if "/" in image] == []
 

@@ -20,7 +20,7 @@ def test_a_profile_is_shown_as_a_table_as_json_and_as_it_is(capsys, tmp_path):
     assert "0000:3b:02.1  vf    ens1f0v1  0     pci0000:3b  iavf" in table
     assert main(["hardware", "show", "two-numa", "-o", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert [each["kind"] for each in found] == ["nic"] * 8 + ["gpu"] * 8
+    assert [item["kind"] for item in found] == ["nic"] * 8 + ["gpu"] * 8
     assert found[0] | {"rdma": "mlx5_0", "pcieRoot": "pci0000:15", "numaNode": 0} == found[0]
     assert main(["hardware", "show", "sriov", "--yaml"]) == 0
     copy = tmp_path / "own.yaml"

@@ -4,6 +4,10 @@ import json
 
 import pytest
 
+from podwire.cli.kubelet import refuse_swap
+from podwire.cli.main import UserError
+from podwire.linux.machine import KernelMachine
+
 
 @pytest.fixture
 def server(daemon, tmp_path):
@@ -93,3 +97,13 @@ def test_a_forbidden_identity_is_reported_without_a_traceback(daemon, server, fl
     assert "Unauthorized" in kubelet.wait_for("cannot register")
     assert kubelet.stop() == 0
     assert "Traceback" not in "".join(kubelet.lines), "".join(kubelet.lines)
+
+
+def test_swap_is_refused_with_the_names_of_its_devices(tmp_path):
+    swaps = tmp_path / "proc/swaps"
+    swaps.parent.mkdir()
+    swaps.write_text("Filename Type Size Used Priority\n")
+    refuse_swap(KernelMachine(tmp_path))
+    swaps.write_text("Filename Type Size Used Priority\n/dev/sda2 partition 1 0 -2\n/swapfile file 1 0 -3\n")
+    with pytest.raises(UserError, match=r"running with swap on is not supported, .*: /dev/sda2, /swapfile: "):
+        refuse_swap(KernelMachine(tmp_path))

@@ -78,14 +78,14 @@ def test_a_fake_plugin_records_its_messages(tmp_path, life):
     done = podwire("nri", "play", life, "--", *fake("", "--quiet", "--record", record))
     assert done.returncode == 0, done.stderr
     records = [json.loads(line) for line in record.read_text().splitlines()]
-    assert [each.get("call") or each["event"] for each in records][:5] == [
+    assert [record.get("call") or record["event"] for record in records][:5] == [
         "registers",
         "registered",
         "Configure",
         "Synchronize",
         "synchronized",
     ]
-    [ran] = [each for each in records if each.get("call") == "RunPodSandbox"]
+    [ran] = [record for record in records if record.get("call") == "RunPodSandbox"]
     assert (ran["pod"], ran["did"], ran["request"]["pod"]["namespace"]) == ("web", "answer", "default")
 
 
@@ -98,7 +98,22 @@ def test_the_proxy_prints_a_timeline_and_a_summary(tmp_path, life):
     calls = [message for message in messages if "method" in message]
     assert [call["method"] for call in calls][:4] == ["RegisterPlugin", "Configure", "Synchronize", "RunPodSandbox"]
     assert calls[3]["budget"] == 50.0
-    assert {"50-fake"} == {each["plugin"] for each in last["summary"]}
+    assert {"50-fake"} == {item["plugin"] for item in last["summary"]}
+
+
+@pytest.mark.parametrize(("words", "shown"), [((), False), (("--show-secrets",), True)])
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_the_proxy_hides_values_of_variables_unless_it_is_told_to_show_them(tmp_path, life, form, words, shown):
+    output, script = tmp_path / "timeline", tmp_path / "script.yaml"
+    script.write_text("on: {CreateContainer: {answer: {adjust: {env: {PASSWORD: c4n4ry}}}}}")
+    between = [*PODWIRE, "nri", "proxy", "--listen", tmp_path / "p.sock", "--connect", "{socket}", "--output", output]
+    done = podwire(
+        "nri", "play", life, "--", *between, "--format", form, *words, "--", *fake(script, "--quiet"),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    text = output.read_text()
+    assert "PASSWORD" in text
+    assert ("c4n4ry" in text) is shown
 
 
 def test_a_proxy_as_a_pre_installed_plugin(tmp_path, life):

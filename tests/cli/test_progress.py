@@ -21,8 +21,8 @@ STORY = [
 def rendered(kind):
     out = io.StringIO()
     tell = kind(Layout(Path("/tmp/pw")), out)
-    for each in STORY:
-        tell(each)
+    for item in STORY:
+        tell(item)
     return out.getvalue()
 
 

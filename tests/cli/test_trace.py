@@ -121,7 +121,7 @@ def test_two_pods_are_compared(trace):
 
 def test_the_list_has_phases_for_programs(trace):
     document = json.loads(trace("--format", "json"))
-    assert [each["name"] for each in document] == ["web", "late"]
+    assert [item["name"] for item in document] == ["web", "late"]
     assert sum(document[0]["phases"].values()) == pytest.approx(document[0]["took"])
 
 

@@ -112,9 +112,9 @@ async def test_an_informer_resyncs_across_watches_that_end(script):
         async with asyncio.timeout(30):
             async for change in informer:
                 seen.append(change)
-                if sum(isinstance(each, Added) for each in seen) == 4:
+                if sum(isinstance(item, Added) for item in seen) == 4:
                     break
     assert len(watches) == 3
     assert isinstance(seen[1], Synced)
-    resynced = {each.object["metadata"]["name"] for each in seen if isinstance(each, Updated)}
+    resynced = {item.object["metadata"]["name"] for item in seen if isinstance(item, Updated)}
     assert resynced >= {"a", "new-1"}

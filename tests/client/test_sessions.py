@@ -96,20 +96,20 @@ async def test_a_server_that_cannot_be_told_the_end_of_input_is_an_error(speak):
 
 
 @pytest.mark.parametrize(
-    ("message", "told"),
+    ("message", "reported"),
     [
         pytest.param(None, "ended before the outcome", id="hangs up"),
         pytest.param(b"\3" + outcome.encode(outcome.Failed("no such container")), "no such container", id="failed"),
         pytest.param(b"\3[1]", "broke the protocol", id="not a Status"),
     ],
 )
-async def test_a_command_without_an_outcome_is_an_error(speak, message, told):
+async def test_a_command_without_an_outcome_is_an_error(speak, message, reported):
     async def run(socket: Socket, _request: Request) -> None:
         if message is not None:
             await socket.send(message)
 
     api = await speak(run)
-    with pytest.raises(SessionError, match=told):
+    with pytest.raises(SessionError, match=reported):
         await api.run("web", ["true"])
 
 

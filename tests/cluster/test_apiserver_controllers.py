@@ -63,7 +63,7 @@ async def feed(store):
     """What the feed tells, as `(what, kind, name)`; the feed runs meanwhile."""
     heard: asyncio.Queue = asyncio.Queue()
     await store.create("/registry/pods/default/old", value("old"))
-    feed = StoreFeed(store, Registry(Row(each) for each in BUILTIN.all))
+    feed = StoreFeed(store, Registry(Row(item) for item in BUILTIN.all))
     task = asyncio.create_task(feed.follow(heard.put_nowait))
     yield heard
     task.cancel()

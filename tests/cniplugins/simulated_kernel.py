@@ -18,33 +18,33 @@ from podwire.linux.values import Bridge, Dummy, Ifb, Ipvlan, Link, Macvlan, NewL
 
 
 def simulate(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: dict[str, dict] = {}
+    document: dict[str, dict] = {}
     add, parsed = KernelLinks.add, links.parsed
 
     def simulated_add(self: KernelLinks, new: NewLink) -> None:
         match new:
             case Ipvlan():
-                told[new.alias] = {"kind": "ipvlan", "mode": new.mode}
+                document[new.alias] = {"kind": "ipvlan", "mode": new.mode}
                 add(self, Macvlan(new.name, new.parent, mtu=new.mtu, alias=new.alias))
             case Vlan():
                 same = {"kind": "vlan", "vlan": new.vlan}
                 present = [link for link in self.list() if link.peer == new.parent]
                 if any(same.items() <= link._asdict().items() for link in present):
                     raise errors.LinkExists(errno.EEXIST, f"add vlan {new.name}")
-                told[new.alias] = same | {"mode": ""}
+                document[new.alias] = same | {"mode": ""}
                 add(self, Macvlan(new.name, new.parent, mtu=new.mtu, alias=new.alias))
             case Dummy():
-                told[new.alias] = {"kind": "dummy"}
+                document[new.alias] = {"kind": "dummy"}
                 add(self, Ifb(new.name, mtu=new.mtu, alias=new.alias))
             case Vrf():
-                told[new.alias] = {"kind": "vrf", "table": new.table}
+                document[new.alias] = {"kind": "vrf", "table": new.table}
                 add(self, Bridge(new.name, alias=new.alias, up=new.up))
             case _:
                 add(self, new)
 
     def simulated_parsed(body: bytes) -> Link:
         link = parsed(body)
-        return link._replace(**told.get(link.alias, {}) if link.alias else {})
+        return link._replace(**document.get(link.alias, {}) if link.alias else {})
 
     monkeypatch.setattr(KernelLinks, "add", simulated_add)
     monkeypatch.setattr(links, "parsed", simulated_parsed)

@@ -140,7 +140,7 @@ def way(request):
     return request.param
 
 
-def told(host, env, config):
+def reported(host, env, config):
     """Exit code, and what was printed where."""
     base = host.bridge() | {"prevResult": {"cniVersion": "1.1.0", "ips": [{"address": "10.88.0.2/24"}]}}
     if "CHECK" in env.get("CNI_COMMAND", ""):
@@ -162,7 +162,7 @@ def test_invalid_input_is_an_error_and_changes_nothing(host, what):
     host.pod("a")
     codes = {}
     for case, (env, config, _) in TABLE[what].items():
-        done = told(host, env, config)
+        done = reported(host, env, config)
         error = json.loads(done.stdout)
         assert done.returncode == 1, case
         assert set(error) <= {"cniVersion", "code", "msg", "details"}, case

@@ -40,7 +40,7 @@ def test_add_makes_everything_that_the_result_has(host):
     ]
     assert result["routes"] == [{"dst": "0.0.0.0/0", "gw": "10.88.0.1"}, {"dst": "::/0", "gw": "fd88::1"}]
     has = addresses(pod)
-    assert [has[each].tentative for each in ("10.88.0.2/24", "fd88::2/64")] == [False, False]
+    assert [has[name].tentative for name in ("10.88.0.2/24", "fd88::2/64")] == [False, False]
 
 
 @all_ways
@@ -56,8 +56,8 @@ def test_del_leaves_nothing_but_the_bridge(host):
 
 def test_pods_and_the_gateway_reach_each_other_at_once(host, serving, seen):
     a, b = host.pod("a"), host.pod("b")
-    for each in "ab":
-        host.add(each, host.bridge(*DUAL))
+    for letter in "ab":
+        host.add(letter, host.bridge(*DUAL))
     with serving(b, 80) as server, serving(b, 86, 6) as server6:
         assert seen(server, a, "10.88.0.3", 80) == "10.88.0.2"
         assert seen(server6, a, "fd88::3", 86) == "fd88::2"
@@ -69,8 +69,8 @@ def test_pods_and_the_gateway_reach_each_other_at_once(host, serving, seen):
 
 def test_only_traffic_that_leaves_the_subnet_is_masqueraded(host, serving, seen):
     a, b = host.pod("a"), host.pod("b")
-    for each in "ab":
-        host.add(each, host.bridge(*DUAL, ipMasq=True))
+    for letter in "ab":
+        host.add(letter, host.bridge(*DUAL, ipMasq=True))
     with host.outside() as outside, serving(outside, 80) as server, serving(outside, 86, 6) as server6:
         assert seen(server, a, "192.0.2.2", 80) == "192.0.2.1"
         assert seen(server6, a, "2001:db8::2", 86) == "2001:db8::1"
@@ -186,8 +186,8 @@ def test_del_releases_everything_without_a_record(host):
 
 
 def test_del_keeps_the_rules_of_an_address_that_another_pod_has(host):
-    for each in "ab":
-        host.pod(each)
+    for letter in "ab":
+        host.pod(letter)
     config = host.bridge(ipMasq=True)
     config["ipam"]["ranges"] = [[{"subnet": "10.88.0.0/24", "rangeStart": "10.88.0.9", "rangeEnd": "10.88.0.9"}]]
     host.add("a", config)
@@ -209,7 +209,7 @@ def test_bridge_with_a_conflicting_address_needs_force_address(host, refused):
     host.add("a", host.bridge("10.99.0.0/24", forceAddress=True))
     with KernelNetwork() as here:
         has = {str(address.interface) for address in here.addresses.list(here.links.get("cni0").ifindex)}
-    assert {each for each in has if "." in each} == {"10.99.0.1/24"}
+    assert {item for item in has if "." in item} == {"10.99.0.1/24"}
 
 
 def test_link_that_is_not_a_bridge_is_not_touched(host, refused):
@@ -314,7 +314,7 @@ def test_without_ipam_the_link_has_no_addresses(host):
 
 
 @pytest.mark.parametrize(
-    ("keys", "code", "told"),
+    ("keys", "code", "reported"),
     [
         pytest.param({"vlan": 5}, 2, "vlan: 5", id="vlan"),
         pytest.param({"vlanTrunk": [{"id": 5}]}, 2, "vlanTrunk", id="trunk"),
@@ -331,15 +331,15 @@ def test_without_ipam_the_link_has_no_addresses(host):
         pytest.param({"dns": {"nameservers": "1.1.1.1"}}, 6, "dns.nameservers", id="dns"),
     ],
 )
-def test_unsupported_configuration_is_an_error_and_changes_nothing(host, refused, keys, code, told):
+def test_unsupported_configuration_is_an_error_and_changes_nothing(host, refused, keys, code, reported):
     host.pod("a")
-    with refused(code, told):
+    with refused(code, reported):
         host.add("a", host.bridge(**keys))
     assert host.left() == {}
 
 
 @pytest.mark.parametrize(
-    ("netns", "told"),
+    ("netns", "reported"),
     [
         pytest.param("gone", "namespace", id="missing"),
         pytest.param("file", "nothing is pinned", id="a file"),
@@ -347,10 +347,10 @@ def test_unsupported_configuration_is_an_error_and_changes_nothing(host, refused
         pytest.param("/proc/thread-self/ns/net", "namespace of the host", id="the host's own"),
     ],
 )
-def test_path_that_is_not_a_namespace_is_an_error(host, refused, netns, told, tmp_path):
+def test_path_that_is_not_a_namespace_is_an_error(host, refused, netns, reported, tmp_path):
     (tmp_path / "file").touch()
     path = netns if netns.startswith("/") else str(tmp_path / netns)
-    with refused(8, told):
+    with refused(8, reported):
         host.call("ADD", "a", host.bridge(), path)
     with KernelNetwork() as here:
         assert [link.name for link in here.links.list()] == ["lo"]
@@ -417,7 +417,7 @@ def _tamper(host, pod, result, what):
 
 
 @pytest.mark.parametrize(
-    ("what", "told"),
+    ("what", "reported"),
     [
         ("link", "link eth0 does not exist"),
         ("down", "eth0 is down"),
@@ -429,13 +429,13 @@ def _tamper(host, pod, result, what):
         ("rules", "not masqueraded"),
     ],
 )
-def test_check_fails_for_each_change(host, refused, what, told):
+def test_check_fails_for_each_change(host, refused, what, reported):
     pod = host.pod("a")
     config = host.bridge(ipMasq=True)
     result = host.add("a", config)
     host.check("a", config, result)
     _tamper(host, pod, result, what)
-    with refused(101, told):
+    with refused(101, reported):
         host.check("a", config, result)
 
 
@@ -462,8 +462,8 @@ def test_delegate_gets_the_whole_call_and_its_errors_are_returned(host, refused,
     script = tmp_path / "bin" / "mine"
     script.parent.mkdir()
     answer = {"ips": [{"address": "10.88.0.40/24", "gateway": "10.88.0.1"}], "routes": [{"dst": "0.0.0.0/0"}]}
-    told = f"echo $CNI_COMMAND $CNI_CONTAINERID $(cat) >>{seen}"
-    script.write_text(f"#!/bin/sh\n{told}\ntest $CNI_COMMAND != ADD || cat {seen}.answer\n")
+    outcome = f"echo $CNI_COMMAND $CNI_CONTAINERID $(cat) >>{seen}"
+    script.write_text(f"#!/bin/sh\n{outcome}\ntest $CNI_COMMAND != ADD || cat {seen}.answer\n")
     script.chmod(0o755)
     (tmp_path / "seen.answer").write_text(json.dumps(answer))
     config = host.bridge(ipam={"type": "mine", "own": 7}, unknown={"kept": True})

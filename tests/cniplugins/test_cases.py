@@ -88,7 +88,7 @@ def test_del_without_the_ipam_plugin_cleans_the_rest_and_can_be_repeated(host, t
 def test_host_local_alone_does_not_open_the_namespace(host, netns):
     config = host.bridge(*DUAL) | {"type": "host-local"}
     result = host.add("a", config, CNI_NETNS=netns)
-    assert [each["address"] for each in result["ips"]] == ["10.88.0.2/24", "fd88::2/64"]
+    assert [address["address"] for address in result["ips"]] == ["10.88.0.2/24", "fd88::2/64"]
     assert "interfaces" not in result
     host.check("a", config, result, CNI_NETNS=netns)
     host.delete("a", config, netns=netns)
@@ -97,8 +97,8 @@ def test_host_local_alone_does_not_open_the_namespace(host, netns):
 
 
 def test_two_spellings_of_an_address_are_one(host, refused):
-    for each in ("a", "b"):
-        host.pod(each)
+    for name in ("a", "b"):
+        host.pod(name)
     host.add("a", host.bridge(*DUAL), CNI_ARGS="IgnoreUnknown=1;IP=fd88::00ab")
     with refused(100, "fd88::ab"):
         host.add("b", host.bridge(*DUAL), CNI_ARGS="IgnoreUnknown=1;IP=FD88:0:0::AB")
@@ -129,7 +129,7 @@ def test_gc_keeps_valid_attachments_without_a_namespace(host):
     config = host.bridge(ipMasq=True)
     host.add("a", config)
     host.namespaces.remove("a")
-    stay = [{"containerID": each, "ifname": "eth0"} for each in ("a", "nobody")]
+    stay = [{"containerID": name, "ifname": "eth0"} for name in ("a", "nobody")]
     host.call("GC", "", config | {"cni.dev/valid-attachments": stay}, "")
     assert host.left()["records"] == ["net@a@eth0"]
     assert host.left()["leases"]
@@ -164,8 +164,8 @@ def test_full_disk_is_an_error_that_leaves_nothing(host, refused, place):
     syscalls.mount("full", str(folder), "tmpfs", 0, "nr_inodes=16,size=1m,mode=0755")
     host.way = "in process" if host.way == "daemon" else host.way  # a daemon would do what its own mounts say
     config = host.bridge(*DUAL, ipMasq=True)
-    for each in ("before", "a"):
-        host.pod(each)
+    for name in ("before", "a"):
+        host.pod(name)
     before = host.add("before", config)
     left = host.left()
     with suppress(OSError):
@@ -179,8 +179,8 @@ def test_full_disk_is_an_error_that_leaves_nothing(host, refused, place):
         path.unlink()
     result = host.add("a", config)
     host.check("a", config, result)
-    for each in ("before", "a"):
-        host.delete(each, config)
+    for name in ("before", "a"):
+        host.delete(name, config)
     assert host.left() == {}
 
 
@@ -200,8 +200,8 @@ def test_few_descriptors_are_enough_or_an_error(host):
         check=False,
         preexec_fn=few,
     )
-    told = json.loads(done.stdout)
-    assert (done.returncode == 0) is ("ips" in told), done
+    output = json.loads(done.stdout)
+    assert (done.returncode == 0) is ("ips" in output), done
     host.delete("a", host.bridge(ipMasq=True))
     assert host.left() == {}
 
@@ -216,7 +216,7 @@ def test_several_gateways_become_a_multipath_route(host, family):
     result = host.add("a", config)
     with KernelNetwork(pod) as inside:
         there = [route for route in inside.routes.list(family) if str(route.destination) == far]
-        assert sorted(str(each.gateway) for each in there) == gateways
+        assert sorted(str(item.gateway) for item in there) == gateways
     host.check("a", config, result)
 
 
@@ -226,7 +226,7 @@ def test_routes_of_one_destination_are_merged():
     one, other = ip_address("10.88.0.7"), ip_address("10.88.0.8")
     routes = [Route(far, one), Route(far, other), Route(far, one), Route(far, other, priority=5), Route(far)]
     found = kernel_routes(3, ips, routes)
-    assert [(each.gateway, each.others, each.metric) for each in found] == [
+    assert [(item.gateway, item.others, item.metric) for item in found] == [
         (one, (other, ip_address("10.88.0.1")), 0),
         (other, (), 5),
     ]

@@ -62,13 +62,13 @@ def remap(name, data):
         found = table.list(name)
         table.change(Change(name, delete=found))
         if data is not None:
-            table.change(Change(name, add=[each._replace(data=data) for each in found]))
+            table.change(Change(name, add=[item._replace(data=data) for item in found]))
     finally:
         table.close()
 
 
 @pytest.mark.parametrize(
-    ("what", "told"),
+    ("what", "reported"),
     [
         ("MTU of the host's end", "has the MTU 1390, expected 1400"),
         ("MTU of the pod's end", "eth0 has the MTU 1390, expected 1400"),
@@ -81,12 +81,12 @@ def remap(name, data):
         ("port map's target", "host port tcp 8080 is no longer mapped"),
     ],
 )
-def test_check_notices_every_change(host, pod, refused, what, told):
+def test_check_notices_every_change(host, pod, refused, what, reported):
     path, config, ports, result = pod()
     host.check("a", config, result)
     host.check("a", ports, result)
     tamper(what, path, result)
-    with refused(101, told):
+    with refused(101, reported):
         host.check("a", config, result)
         host.check("a", ports, result)
 

@@ -23,13 +23,13 @@ ADDING = [
 DELETING = ["cni.bridge-unmasqueraded", "cni.bridge-detached", "ipam.freed", "cni.bridge-released"]
 
 
-@pytest.mark.parametrize("point", [each for each in ADDING if each != "cni.bridge-added"])
+@pytest.mark.parametrize("point", [item for item in ADDING if item != "cni.bridge-added"])
 def test_failed_add_undoes_itself(host, point):
     host.pod("a")
     code, stdout, _ = host.died("ADD", host.bridge(*DUAL, ipMasq=True), point, "error(disk on fire)")
-    told = json.loads(stdout)
-    assert (code, told["cniVersion"], told["code"]) == (1, "1.1.0", 999)
-    assert "disk on fire" in told["msg"]
+    answer = json.loads(stdout)
+    assert (code, answer["cniVersion"], answer["code"]) == (1, "1.1.0", 999)
+    assert "disk on fire" in answer["msg"]
     assert host.left() == {}
 
 
@@ -75,23 +75,23 @@ def test_concurrent_adds_get_distinct_addresses(host):
     names = [f"p{number}" for number in range(12)]
     for name in names:
         host.pod(name)
-    results = [_finished(each) for each in [host.run("ADD", name, config) for name in names]]
-    addresses = [each["address"] for result in results for each in result["ips"]]
+    results = [_finished(item) for item in [host.run("ADD", name, config) for name in names]]
+    addresses = [address["address"] for result in results for address in result["ips"]]
     assert len(set(addresses)) == 24
-    assert len({each["interfaces"][2]["mac"] for each in results}) == 12
+    assert len({result["interfaces"][2]["mac"] for result in results}) == 12
     with KernelNetwork() as here:
         assert [link.kind for link in here.links.list()].count("bridge") == 1
     deleting = [host.run("DEL", name, config) for name in names[:6]]
     for name in names[6:]:
         host.pod(f"x{name}")
     adding = [host.run("ADD", f"x{name}", config) for name in names[6:]]
-    for each in deleting:
-        _finished(each)
-    later = [each["address"] for process in adding for each in _finished(process)["ips"]]
-    kept = [each["address"] for result in results[6:] for each in result["ips"]]
+    for entry in deleting:
+        _finished(entry)
+    later = [address["address"] for process in adding for address in _finished(process)["ips"]]
+    kept = [address["address"] for result in results[6:] for address in result["ips"]]
     assert len(set(later + kept)) == len(later + kept)
-    for each in [*names[6:], *(f"x{name}" for name in names[6:])]:
-        host.delete(each, config)
+    for entry in [*names[6:], *(f"x{name}" for name in names[6:])]:
+        host.delete(entry, config)
     assert host.left() == {}
 
 

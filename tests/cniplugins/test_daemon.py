@@ -101,10 +101,10 @@ def test_concurrent_calls_are_all_answered(host):
     for name in names:
         host.pod(name)
     host.programs = host.begin()
-    results = [finished(each) for each in [host.run("ADD", name, config) for name in names]]
-    assert {code for code, _ in results} == {0}, [each for each in results if each[0]]
-    assert len({each["address"] for _, result in results for each in result["ips"]}) == 128
-    assert {finished(each) for each in [host.run("DEL", name, config) for name in names]} == {(0, None)}
+    results = [finished(item) for item in [host.run("ADD", name, config) for name in names]]
+    assert {code for code, _ in results} == {0}, [result for result in results if result[0]]
+    assert len({address["address"] for _, result in results for address in result["ips"]}) == 128
+    assert {finished(item) for item in [host.run("DEL", name, config) for name in names]} == {(0, None)}
     assert host.left() == {}
 
 
@@ -126,7 +126,7 @@ def asked(host, path: Path, verb: str, id_: str, config: dict) -> socket.socket:
     stdin = json.dumps(config).encode()
     environment = b"".join(f"{key}={value}\0".encode() for key, value in host.environment(verb, id_).items())
     head = wire.CALL.pack(wire.MAGIC, len("bridge"), len(environment), len(stdin))
-    files = [os.open(each, os.O_RDONLY) for each in ("/proc/thread-self/ns/net", "/proc/thread-self/ns/mnt", "/", "/")]
+    files = [os.open(name, os.O_RDONLY) for name in ("/proc/thread-self/ns/net", "/proc/thread-self/ns/mnt", "/", "/")]
     client = socket.socket(socket.AF_UNIX)
     client.connect(str(path))
     socket.send_fds(client, [head + b"bridge" + environment + stdin], files)
@@ -137,24 +137,24 @@ def asked(host, path: Path, verb: str, id_: str, config: dict) -> socket.socket:
 
 def test_stop_serves_the_backlog_but_not_disconnected_callers(host, tmp_path):
     """All of them came before it took its first call."""
-    for each in "abc":
-        host.pod(each)
+    for item in "abc":
+        host.pod(item)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "s"))
         listener.listen()
-        clients = {each: asked(host, tmp_path / "s", "ADD", each, host.bridge()) for each in "abc"}
+        clients = {letter: asked(host, tmp_path / "s", "ADD", letter, host.bridge()) for letter in "abc"}
         clients["b"].close()
         daemon = Daemon(listener, Limits(threads=1))
         daemon.start()
         daemon.stop()
-        for each in "ac":
-            with clients[each] as client:
+        for item in "ac":
+            with clients[item] as client:
                 assert client.recv(1) == wire.BEGUN
                 assert wire.ANSWER.unpack(client.recv(wire.ANSWER.size))[0] == 0
-    assert {each for each in host.left()["leases"] if each.startswith("@")} == {"@a@eth0", "@c@eth0"}
+    assert {lease for lease in host.left()["leases"] if lease.startswith("@")} == {"@a@eth0", "@c@eth0"}
     host.way = "in process"
-    for each in "ac":
-        host.delete(each, host.bridge())
+    for item in "ac":
+        host.delete(item, host.bridge())
     assert host.left() == {}
 
 
@@ -211,8 +211,8 @@ def test_del_releases_what_a_killed_daemon_left(host, point, again):
     host.pod("a")
     config = host.bridge(*DUAL, ipMasq=True)
     with host.daemon_process(PODWIRE_FAILPOINTS=f"{point}=kill") as killed:
-        code, told = finished(host.run("ADD", "a", config))
-        assert (code, told["code"]) == (1, 11)
+        code, reported = finished(host.run("ADD", "a", config))
+        assert (code, reported["code"]) == (1, 11)
         assert killed.wait(60) == -signal.SIGKILL
         if again == "without a daemon":
             assert finished(host.run("DEL", "a", config)) == (0, None)
@@ -297,8 +297,8 @@ def test_daemon_serves_root_only(host):
         [sys.executable, "-c", NOBODY, str(directory)], pass_fds=[directory], capture_output=True, text=True, check=True
     )
     os.close(directory)
-    told = json.loads(done.stdout)
-    assert (told["code"], "65534" in told["msg"]) == (4, True)
+    output = json.loads(done.stdout)
+    assert (output["code"], "65534" in output["msg"]) == (4, True)
 
 
 def test_bug_is_reported_and_the_next_call_is_served(host, refused, monkeypatch):

@@ -120,7 +120,11 @@ def renewals(server):
 
 def addresses(netns):
     with KernelNetwork(netns) as pod:
-        return [str(each.interface) for each in pod.addresses.list(pod.links.get("eth0").ifindex) if "." in str(each)]
+        return [
+            str(address.interface)
+            for address in pod.addresses.list(pod.links.get("eth0").ifindex)
+            if "." in str(address)
+        ]
 
 
 def default_routes(netns):
@@ -192,7 +196,7 @@ def test_a_device_of_the_host_gets_a_lease_and_returns_without_it(host):
         heard(server, Type.RELEASE)
         with KernelNetwork() as network:
             index = network.links.get("wire0").ifindex
-            assert not [each for each in network.addresses.list(index) if "." in str(each.interface)]
+            assert not [address for address in network.addresses.list(index) if "." in str(address.interface)]
 
 
 def test_lease_is_renewed_also_by_the_daemon_after_one_that_was_killed(host):
@@ -305,7 +309,7 @@ def test_lease_is_asked_of_every_server_before_it_ends(host):
         server.ignores = lambda message, datagram: int(message.ciaddr) and datagram.target != EVERYBODY
         host.add("a", lan.config())
 
-        rebinding = eventually(lambda: [each for each in renewals(server) if each.target == EVERYBODY])
+        rebinding = eventually(lambda: [renewal for renewal in renewals(server) if renewal.target == EVERYBODY])
         assert str(rebinding[0].source) == FIRST
 
 

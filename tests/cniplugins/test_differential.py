@@ -74,8 +74,8 @@ def furnish():
         here.links.change("lo", up=True)
         here.links.add(Veth("wire0", "wire1", mac="02:00:00:00:00:01"))
         here.links.add(Veth("dev0", "dev1", mac="02:00:00:00:00:09"))
-        for each in ("wire0", "wire1", "dev1"):
-            here.links.change(here.links.get(each).ifindex, up=True)
+        for name in ("wire0", "wire1", "dev1"):
+            here.links.change(here.links.get(name).ifindex, up=True)
         index = here.links.get("wire0").ifindex
         here.addresses.add(index, ip_interface("192.0.2.1/24"))
         here.routes.add(Route(ip_network("0.0.0.0/0"), ifindex=index))
@@ -83,8 +83,8 @@ def furnish():
 
 def renamed(text, names):
     """Names that are drawn by lot are told by what they are."""
-    for name, told in names.items():
-        text = text.replace(name, told)
+    for name, reported in names.items():
+        text = text.replace(name, reported)
     return text
 
 
@@ -99,14 +99,14 @@ def shown(netns=None):
     with KernelNetwork(netns) as network:
         names = lots(network)
         links = {link.ifindex: link for link in network.links.list()}
-        told = {index: renamed(each.name, names) for index, each in links.items()}
+        document = {index: renamed(each.name, names) for index, each in links.items()}
         return {
             "links": sorted(
-                (told[index], each.kind, each.mtu, each.up, each.mode, told.get(each.master, ""), each.hairpin)
+                (document[index], each.kind, each.mtu, each.up, each.mode, document.get(each.master, ""), each.hairpin)
                 for index, each in links.items()
             ),
             "addresses": sorted(
-                (told[address.ifindex], str(address.interface))
+                (document[address.ifindex], str(address.interface))
                 for address in network.addresses.list()
                 if not address.interface.is_link_local
             ),
@@ -114,7 +114,7 @@ def shown(netns=None):
                 (
                     str(route.destination),
                     str(route.gateway),
-                    told[route.ifindex],
+                    document[route.ifindex],
                     str(route.source),
                     route.metric,
                     route.scope,
@@ -140,14 +140,14 @@ def sysctls(netns, names):
     return found
 
 
-def told(result, names):
+def reported(result, names):
     """A result without what differs by chance: MAC addresses that are drawn by lot, and the names of pairs."""
     interfaces = [
-        {"name": renamed(each["name"], names), "sandbox": bool(each.get("sandbox"))}
-        for each in result.get("interfaces", ())
+        {"name": renamed(interface["name"], names), "sandbox": bool(interface.get("sandbox"))}
+        for interface in result.get("interfaces", ())
     ]
     ips = [
-        {key: value for key, value in each.items() if key != "version"} for each in result.get("ips", ())
+        {key: value for key, value in address.items() if key != "version"} for address in result.get("ips", ())
     ]  # lo's has none
     return {**result, "interfaces": interfaces, "ips": ips, "dns": result.get("dns", {})}
 
@@ -158,8 +158,8 @@ def flat(seen, where=""):
         for key, value in seen.items():
             yield from flat(value, f"{where}{key}: ")
     elif isinstance(seen, list):
-        for each in seen:
-            yield from flat(each, where)
+        for item in seen:
+            yield from flat(item, where)
     else:
         yield f"{where}{seen}"
 
@@ -173,12 +173,12 @@ def life(host, config, programs):
         furnish()
         host.programs, host.way = programs, "program"
         pod = host.pod("a")
-        for each in ("all", "default"):  # theirs waits for it
-            KernelSysctls(pod).write(f"net.ipv6.conf.{each}.accept_dad", "0")
+        for name in ("all", "default"):  # theirs waits for it
+            KernelSysctls(pod).write(f"net.ipv6.conf.{name}.accept_dad", "0")
         before = shown()
         result = host.add("a", config)
         with KernelNetwork() as here:
-            seen["result"] = told(result, lots(here))
+            seen["result"] = reported(result, lots(here))
         seen["host"], seen["pod"] = shown(), shown(pod)
         host.delete("a", config)
         seen["host after"], seen["pod after"] = shown(), shown(pod)

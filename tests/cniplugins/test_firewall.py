@@ -26,8 +26,8 @@ def config(host):
 
     def make(pod="a", net="cni0", **keys):
         host.pod(pod)
-        told = {"cniVersion": "1.1.0", "name": "net", "type": "firewall", "dataDir": str(host.records)}
-        return told | {"prevResult": host.add(pod, bridge(host, net))} | keys
+        configuration = {"cniVersion": "1.1.0", "name": "net", "type": "firewall", "dataDir": str(host.records)}
+        return configuration | {"prevResult": host.add(pod, bridge(host, net))} | keys
 
     return make
 
@@ -35,9 +35,9 @@ def config(host):
 @pytest.fixture
 def attach(host, config):
     def add(pod, net="cni0", **keys):
-        told = config(pod, net, **keys)
-        assert host.add(pod, told) == told["prevResult"]
-        return told
+        configuration = config(pod, net, **keys)
+        assert host.add(pod, configuration) == configuration["prevResult"]
+        return configuration
 
     return add
 
@@ -48,7 +48,7 @@ def elements():
     for family, sets in (("inet", SETS), ("bridge", ISOLATED_SETS)):
         for name in sets:
             try:
-                found += [(name, each.comment.split()[1]) for each in table.of(family).list(name)]
+                found += [(name, item.comment.split()[1]) for item in table.of(family).list(name)]
             except linux.Missing:
                 continue
     table.close()
@@ -79,14 +79,14 @@ def reached(seen):
 @pytest.mark.parametrize("way", ["in process", "program", "daemon"])
 @pytest.mark.parametrize("policy", ["open", "same-bridge", "isolated"])
 def test_pod_is_in_its_sets_from_add_to_del(host, attach, policy, way):
-    told = attach("a", ingressPolicy=policy)
+    attachment = attach("a", ingressPolicy=policy)
     sets = {"open": ["forward"], "same-bridge": ["forward", "inside", "policed"]}
     sets["isolated"] = [*sets["same-bridge"], "isolated"]
-    assert elements() == sorted((f"{each}{family}", "a") for each in sets[policy] for family in (4, 6))
-    host.check("a", told, told["prevResult"])
-    host.delete("a", told)
+    assert elements() == sorted((f"{set_}{family}", "a") for set_ in sets[policy] for family in (4, 6))
+    host.check("a", attachment, attachment["prevResult"])
+    host.delete("a", attachment)
     assert traces(host) == ([], [])
-    host.delete("a", told)
+    host.delete("a", attachment)
 
 
 @pytest.mark.parametrize("family", [4, 6])
@@ -109,45 +109,45 @@ def test_packets_of_a_pod_and_replies_are_forwarded(host, attach, serving, reach
 def test_ingress_policy_limits_who_reaches_a_pod(host, attach, serving, reached, policy, reach, family):
     nets = {"a": "cni0", "same": "cni0", "other": "cni1"}
     attached = {pod: attach(pod, net, ingressPolicy=policy) for pod, net in nets.items()}
-    told = attached["a"]
+    result = attached["a"]
     paths = {"same": host.namespaces.path("same"), "other": host.namespaces.path("other"), "host": None}
     with serving(host.namespaces.path("a"), 80, family) as server:
         for who, path in paths.items():
-            reached(server, path, address(told, family), 80, reach[who])
+            reached(server, path, address(result, family), 80, reach[who])
         for pod, each in attached.items():
             host.delete(pod, each)
         for path in paths.values():
-            reached(server, path, address(told, family), 80)
+            reached(server, path, address(result, family), 80)
 
 
 def test_isolated_pod_is_reachable_by_its_host_port(host, attach, serving, reached):
-    told = attach("a", ingressPolicy="isolated")
+    attachment = attach("a", ingressPolicy="isolated")
     a = host.namespaces.path("a")
     mapping = {"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}
-    host.add("a", host.portmap(told["prevResult"], mapping))
+    host.add("a", host.portmap(attachment["prevResult"], mapping))
     with host.outside() as outside, serving(outside, 80) as theirs, serving(a, 80) as ours:
         reached(theirs, a, "192.0.2.2", 80)
         reached(ours, outside, "192.0.2.1", 8080)
 
 
 def test_repeated_add_changes_only_the_policy(host, attach):
-    told = attach("a", ingressPolicy="isolated")
+    attachment = attach("a", ingressPolicy="isolated")
     before = elements()
-    host.add("a", told)
+    host.add("a", attachment)
     assert elements() == before
-    host.add("a", told | {"ingressPolicy": "open"})
+    host.add("a", attachment | {"ingressPolicy": "open"})
     assert elements() == [("forward4", "a"), ("forward6", "a")]
-    host.delete("a", told)
+    host.delete("a", attachment)
     assert traces(host) == ([], [])
 
 
 @pytest.mark.parametrize("lost", ["prevResult", "the namespace", "ingressPolicy"])
 def test_del_needs_only_the_ids(host, attach, lost):
-    told = attach("a", ingressPolicy="isolated")
+    attachment = attach("a", ingressPolicy="isolated")
     if lost == "the namespace":
         host.namespaces.remove("a")
-    told.pop(lost, None)
-    host.delete("a", told, "")
+    attachment.pop(lost, None)
+    host.delete("a", attachment, "")
     assert traces(host) == ([], [])
 
 
@@ -162,43 +162,43 @@ def test_address_of_another_pod_stays_in_its_sets(host, attach):
 
 
 def test_gc_releases_invalid_attachments(host, attach):
-    told = attach("a", ingressPolicy="isolated")
+    attachment = attach("a", ingressPolicy="isolated")
     attach("b")
     valid = {"cni.dev/valid-attachments": [{"containerID": "b", "ifname": "eth0"}]}
-    assert host.call("GC", "", told | valid, "") is None
+    assert host.call("GC", "", attachment | valid, "") is None
     assert traces(host) == ([("forward4", "b"), ("forward6", "b")], ["net@b@eth0"])
-    assert host.call("STATUS", "", told, "") is None
+    assert host.call("STATUS", "", attachment, "") is None
 
 
 def test_gc_removes_elements_without_a_record_by_their_tags(host, attach):
-    told = attach("a", ingressPolicy="isolated")
+    attachment = attach("a", ingressPolicy="isolated")
     attach("b", ingressPolicy="isolated")
     for path in host.records.glob("firewall/*"):
         path.unlink()
     valid = {"cni.dev/valid-attachments": [{"containerID": "b", "ifname": "eth0"}]}
-    assert host.call("GC", "", told | valid, "") is None
+    assert host.call("GC", "", attachment | valid, "") is None
     assert {who for _, who in elements()} == {"b"}
 
 
 def test_status_fails_without_nft(host, config, refused, monkeypatch):
-    told = config()
-    assert host.call("STATUS", "", told, "") is None
+    configuration = config()
+    assert host.call("STATUS", "", configuration, "") is None
     monkeypatch.setattr("podwire.linux.nft.table._ENVIRONMENT", {"PATH": "/nowhere"})
     with refused(50, "nft"):
-        host.call("STATUS", "", told, "")
+        host.call("STATUS", "", configuration, "")
 
 
 @pytest.mark.parametrize("name", ["forward4", "policed6", "inside4", "isolated6"])
 def test_check_fails_for_each_missing_part(host, attach, refused, name):
-    told = attach("a", ingressPolicy="isolated")
+    attachment = attach("a", ingressPolicy="isolated")
     table = KernelElements()
     family = table.of("bridge" if name in ISOLATED_SETS else "inet")
     family.delete(name, *family.list(name))
     table.close()
     with refused(101, f"no longer in the set {name}"):
-        host.check("a", told, told["prevResult"])
-    host.add("a", told)
-    host.check("a", told, told["prevResult"])
+        host.check("a", attachment, attachment["prevResult"])
+    host.add("a", attachment)
+    host.check("a", attachment, attachment["prevResult"])
 
 
 def test_add_restores_flushed_rules(host, attach):
@@ -212,7 +212,7 @@ def test_add_restores_flushed_rules(host, attach):
 
 
 @pytest.mark.parametrize(
-    ("keys", "code", "told"),
+    ("keys", "code", "reported"),
     [
         pytest.param({"backend": "firewalld"}, 2, "backend", id="firewalld"),
         pytest.param({"iptablesAdminChainName": "MINE"}, 2, "iptablesAdminChainName", id="admin chain"),
@@ -222,20 +222,20 @@ def test_add_restores_flushed_rules(host, attach):
         ),
     ],
 )
-def test_unsupported_keys_are_errors_with_their_name(host, config, refused, keys, code, told):
+def test_unsupported_keys_are_errors_with_their_name(host, config, refused, keys, code, reported):
     wanted = config(**keys)
-    with refused(code, told):
+    with refused(code, reported):
         host.add("a", wanted)
     assert traces(host) == ([], [])
 
 
 def test_policy_needs_a_bridge_and_a_link(host, config, refused):
     wanted = config(ingressPolicy="same-bridge")
-    told = wanted["prevResult"]
+    result = wanted["prevResult"]
     with refused(7, "needs a bridge"):
         host.add("a", wanted | {"prevResult": {"cniVersion": "1.1.0", "ips": [{"address": "10.88.0.2/24"}]}})
     with refused(7, "needs a bridge"):
-        host.add("a", wanted | {"prevResult": told | {"interfaces": told["interfaces"][::-1], "ips": []}})
+        host.add("a", wanted | {"prevResult": result | {"interfaces": result["interfaces"][::-1], "ips": []}})
     del wanted["prevResult"]
     for verb in ("ADD", "CHECK"):
         with refused(7, "prevResult: missing"):

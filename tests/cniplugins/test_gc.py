@@ -16,7 +16,7 @@ MAPPING = {"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}
 
 
 def valid(*ids, ifname="eth0"):
-    return {"cni.dev/valid-attachments": [{"containerID": each, "ifname": ifname} for each in ids]}
+    return {"cni.dev/valid-attachments": [{"containerID": id_, "ifname": ifname} for id_ in ids]}
 
 
 @pytest.fixture(params=["in process", "daemon"])
@@ -41,13 +41,13 @@ def attached(host):
 
 
 def collect(host, config, *ids):
-    for each in (config, host.portmap({"cniVersion": "1.1.0"})):
-        told = {key: value for key, value in each.items() if key not in ("prevResult", "runtimeConfig")}
-        assert host.call("GC", "", told | valid(*ids), "") is None
+    for item in (config, host.portmap({"cniVersion": "1.1.0"})):
+        document = {key: value for key, value in item.items() if key not in ("prevResult", "runtimeConfig")}
+        assert host.call("GC", "", document | valid(*ids), "") is None
 
 
 def owners(left):
-    return {each[1:].split("@")[0] for each in left["leases"] if each.startswith("@")}
+    return {lease[1:].split("@")[0] for lease in left["leases"] if lease.startswith("@")}
 
 
 def test_gc_releases_invalid_and_keeps_valid_attachments(host, attached):
@@ -58,7 +58,7 @@ def test_gc_releases_invalid_and_keeps_valid_attachments(host, attached):
     left = host.left()
     assert owners(left) == {"b"}
     assert sorted(left["records"]) == ["net@b@eth0", "net@b@eth0"]
-    assert {each.split(" ")[1] for each in left["elements"]} == {"b"}
+    assert {element.split(" ")[1] for element in left["elements"]} == {"b"}
     with KernelNetwork() as here:
         gone = before - {link.name for link in here.links.list()}
     assert gone == {results["a"]["interfaces"][1]["name"], results["c"]["interfaces"][1]["name"]}
@@ -80,7 +80,7 @@ def test_empty_list_releases_this_network_only(host, attached):
 
 
 @pytest.mark.parametrize(
-    ("told", "code"),
+    ("reported", "code"),
     [
         ({}, 7),
         ({"cni.dev/valid-attachments": "a"}, 6),
@@ -94,23 +94,23 @@ def test_empty_list_releases_this_network_only(host, attached):
     ids=str,
 )
 @pytest.mark.parametrize("plugin", ["bridge", "host-local", "portmap", "loopback"])
-def test_gc_without_a_valid_list_is_an_error(host, refused, told, code, plugin):
+def test_gc_without_a_valid_list_is_an_error(host, refused, reported, code, plugin):
     host.way = "in process"
     host.pod("a")
     config = host.bridge()
     host.add("a", config)
     left = host.left()
     with refused(code, "cni.dev/valid-attachments"):
-        host.call("GC", "", config | {"type": plugin} | told, "")
+        host.call("GC", "", config | {"type": plugin} | reported, "")
     assert host.left() == left
 
 
-@pytest.mark.parametrize("told", [{"cni.dev/attachments": []}, {"cni.dev/valid-attachments": None}], ids=str)
-def test_older_key_and_null_are_lists(host, told):
+@pytest.mark.parametrize("reported", [{"cni.dev/attachments": []}, {"cni.dev/valid-attachments": None}], ids=str)
+def test_older_key_and_null_are_lists(host, reported):
     host.pod("a")
     config = host.bridge()
     host.add("a", config)
-    host.call("GC", "", config | told, "")
+    host.call("GC", "", config | reported, "")
     assert host.left() == {}
 
 
@@ -122,7 +122,7 @@ def test_gc_finds_orphans_by_their_tags(host, attached):
     left = host.left()
     assert owners(left) == {"b"}
     assert left["links"] == [results["b"]["interfaces"][1]["name"]]
-    assert {each.split(" ")[1] for each in left["elements"]} == {"b"}
+    assert {element.split(" ")[1] for element in left["elements"]} == {"b"}
 
 
 def test_gc_ignores_records_in_another_directory(host, attached, tmp_path):
@@ -184,8 +184,8 @@ def test_lock_timeout_is_code_11(host, refused, kind):
 def test_stale_gc_spares_pods_that_were_added_since(host, tmp_path):
     """Nobody keeps it from going on while the next runtime attaches pods, which its list does not have."""
     gate = tmp_path / "gate"
-    for each in ("dead", "new"):
-        host.pod(each)
+    for name in ("dead", "new"):
+        host.pod(name)
     config = host.bridge()
     host.add("dead", config)
     collecting = host.run("GC", "dead", config | valid(), PODWIRE_FAILPOINTS=f"cni.bridge-released=hold({gate})")
@@ -202,8 +202,8 @@ def test_concurrent_gcs_adds_and_dels_do_no_harm(host):
     host.way = "daemon"
     host.begin()
     config = host.bridge("10.88.0.0/24", ipMasq=True)
-    for each in ("old", *(f"n{each}" for each in range(6))):
-        host.pod(each)
+    for name in ("old", *(f"n{number}" for number in range(6))):
+        host.pod(name)
     results = {"old": host.add("old", config)}
     failed = []
 
@@ -214,10 +214,10 @@ def test_concurrent_gcs_adds_and_dels_do_no_harm(host):
         except Exception as error:  # noqa: BLE001 - told by the test
             failed.append(error)
 
-    threads = [threading.Thread(target=work, args=(each,)) for each in range(6)]
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
     for thread in threads:
         thread.start()
-    known = ["old", *(f"n{each}" for each in range(6))]
+    known = ["old", *(f"n{number}" for number in range(6))]
     for _ in range(5):
         host.call("GC", "", config | valid(*known), "")
     for thread in threads:
@@ -248,7 +248,7 @@ def test_gc_is_delegated_to_a_foreign_ipam_plugin(host, refused, tmp_path):
     sent = config | valid("a")
     host.call("GC", "", sent, "")
     said = (programs / "said").read_text().splitlines()
-    assert [each.split()[0] for each in said] == ["ADD", "GC"]
+    assert [item.split()[0] for item in said] == ["ADD", "GC"]
     assert json.loads(said[1].removeprefix("GC ")) == sent
     with refused(50, "all gone"):
         host.call("STATUS", "", config, "")

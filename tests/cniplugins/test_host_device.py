@@ -31,8 +31,8 @@ def plugged():
     def make(name="dev0"):
         with KernelNetwork() as here:
             here.links.add(Veth(name, "far0", mac=MAC, alias="the left port"))
-            for each in (name, "far0"):
-                here.links.change(here.links.get(each).ifindex, up=True)
+            for item in (name, "far0"):
+                here.links.change(here.links.get(item).ifindex, up=True)
 
     return make
 
@@ -49,7 +49,7 @@ def is_home(host):
 def left(host):
     """Without the device's own alias, which is no mark."""
     found = host.left()
-    found["links"] = [each for each in found.get("links", []) if each != "dev0"]
+    found["links"] = [link for link in found.get("links", []) if link != "dev0"]
     return {key: value for key, value in found.items() if value}
 
 
@@ -84,8 +84,8 @@ def test_packets_pass_between_pod_and_peer(host, serving, seen, plugged):
     plugged()
     pod = host.pod("a")
     with KernelNetwork() as here:
-        for each in ("10.88.0.1/24", "fd88::1/64"):
-            here.addresses.add(here.links.get("far0").ifindex, ip_interface(each))
+        for name in ("10.88.0.1/24", "fd88::1/64"):
+            here.addresses.add(here.links.get("far0").ifindex, ip_interface(name))
     host.add("a", device(host))
     with serving(pod, 80) as server, serving(pod, 86, 6) as server6:
         assert seen(server, None, "10.88.0.2", 80) == "10.88.0.1"
@@ -166,8 +166,8 @@ def test_repeated_add_returns_the_result_unless_the_configuration_differs(host, 
 
 def test_device_belongs_to_one_pod(host, refused, plugged):
     plugged()
-    for each in "ab":
-        host.pod(each)
+    for letter in "ab":
+        host.pod(letter)
     first = host.add("a", device(host))
     with refused(7, "dev0 does not exist"):
         host.add("b", device(host))
@@ -177,8 +177,8 @@ def test_device_belongs_to_one_pod(host, refused, plugged):
 
 
 def test_link_of_another_plugin_is_in_use(host, refused):
-    for each in "ab":
-        host.pod(each)
+    for letter in "ab":
+        host.pod(letter)
     result = host.add("a", host.bridge())
     with refused(100, "belongs to net/a/eth0"):
         host.add("b", device(host, name="other", device=result["interfaces"][1]["name"]))
@@ -295,7 +295,7 @@ def test_without_ipam_the_device_has_no_addresses(host, plugged):
 
 
 @pytest.mark.parametrize(
-    ("keys", "code", "told"),
+    ("keys", "code", "reported"),
     [
         pytest.param({"device": ""}, 7, 'specify either "device"', id="none"),
         pytest.param({"device": "nobody0"}, 7, "nobody0 does not exist", id="not there"),
@@ -317,10 +317,10 @@ def test_without_ipam_the_device_has_no_addresses(host, plugged):
         pytest.param({"ipam": {"type": "absent"}}, 7, "absent is not in CNI_PATH", id="ipam that is not there"),
     ],
 )
-def test_unsupported_configuration_is_an_error_and_changes_nothing(host, refused, keys, code, told, plugged):
+def test_unsupported_configuration_is_an_error_and_changes_nothing(host, refused, keys, code, reported, plugged):
     plugged()
     host.pod("a")
-    with refused(code, told):
+    with refused(code, reported):
         host.add("a", device(host, **keys))
     assert is_home(host)
     assert left(host) == {}
@@ -350,14 +350,14 @@ def test_check_fails_for_each_change(host, refused, what, plugged):
                 inside.addresses.delete(eth0.ifindex, own)
             case "exchanged":
                 inside.links.change("eth0", alias="")
-    told = {
+    document = {
         "link": "link eth0 does not exist",
         "down": "down",
         "mac": "MAC",
         "address": "not have the address",
         "exchanged": "not the device dev0",
     }
-    with refused(101, told[what]):
+    with refused(101, document[what]):
         host.check("a", config, result)
 
 
@@ -430,8 +430,8 @@ def test_del_restores_the_device_after_a_killed_daemon(host, plugged):
     plugged()
     host.pod("a")
     with host.daemon_process(PODWIRE_FAILPOINTS="cni.host-device-connected=kill") as daemon:
-        told = host.run("ADD", "a", device(host)).communicate(timeout=60)[0]
-        assert json.loads(told)["code"] == 11
+        result = host.run("ADD", "a", device(host)).communicate(timeout=60)[0]
+        assert json.loads(result)["code"] == 11
         assert daemon.wait(60) == -signal.SIGKILL
     assert subprocess.run(["ip", "link", "show", "dev0"], capture_output=True, check=False).returncode != 0
     host.delete("a", device(host))

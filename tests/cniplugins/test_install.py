@@ -32,8 +32,8 @@ def test_all_executables_are_installed_and_can_be_replaced(tmp_path, installed):
 
 
 def test_installed_executables_run(tmp_path, installed):
-    for each in install(str(tmp_path), socket=str(tmp_path / "nobody.sock")):
-        done = subprocess.run([each], env={"CNI_COMMAND": "VERSION"}, capture_output=True, check=True)
+    for item in install(str(tmp_path), socket=str(tmp_path / "nobody.sock")):
+        done = subprocess.run([item], env={"CNI_COMMAND": "VERSION"}, capture_output=True, check=True)
         assert json.loads(done.stdout)["cniVersion"] == "1.1.0"
 
 

@@ -129,7 +129,7 @@ def test_many_ports_marks_and_conditions_are_those_of_the_configuration(host):
 
 
 @pytest.mark.parametrize(
-    ("keys", "code", "told"),
+    ("keys", "code", "reported"),
     [
         pytest.param({"backend": "ebpf"}, 2, "backend: 'ebpf'", id="backend"),
         pytest.param({"markMasqBit": 32}, 7, "markMasqBit: 32", id="bit"),
@@ -139,10 +139,10 @@ def test_many_ports_marks_and_conditions_are_those_of_the_configuration(host):
         pytest.param({"conditionsV4": ["-s", "nonsense words"]}, 102, "iptables", id="what iptables refuses"),
     ],
 )
-def test_invalid_keys_of_portmap_are_errors_and_change_nothing(host, refused, keys, code, told):
+def test_invalid_keys_of_portmap_are_errors_and_change_nothing(host, refused, keys, code, reported):
     host.pod("a")
     previous = host.add("a", host.bridge("10.88.0.0/24"))
-    with refused(code, told):
+    with refused(code, reported):
         host.add("a", ported(host, previous) | keys)
     assert saved("nat") == []
 

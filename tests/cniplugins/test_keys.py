@@ -51,7 +51,6 @@ REFUSED = {
         "conditionsV4": ["-s", "10.0.0.0/8"],
         "conditionsV6": ["-s", "fd00::/8"],
     },
-    "bandwidth": {"shapedSubnets": ["10.0.0.0/8"], "unshapedSubnets": ["10.0.0.0/8"]},
     "firewall": {"backend": "firewalld", "iptablesAdminChainName": "MINE", "firewalldZone": "public"},
 }
 PREVIOUS = {
@@ -63,10 +62,9 @@ CHAINED = ("portmap", "bandwidth", "firewall", "tuning", "sbr", "vrf")
 
 
 def config(host, plugin):
-    told = host.bridge() | {"type": plugin}
-    told |= {"prevResult": PREVIOUS} if plugin in CHAINED else {}
-    told |= {"ingressRate": 8000} if plugin == "bandwidth" else {}
-    return told | ({"device": "nobody0"} if plugin == "host-device" else {})
+    result = host.bridge() | {"type": plugin}
+    result |= {"prevResult": PREVIOUS} if plugin in CHAINED else {}
+    return result | ({"device": "nobody0"} if plugin == "host-device" else {})
 
 
 def flat(table):

@@ -24,8 +24,8 @@ def wired():
     def make(name="wire0", netns=None):
         with KernelNetwork(netns) as network:
             network.links.add(Veth(name, f"{name}-far"))
-            for each in (name, f"{name}-far"):
-                network.links.change(network.links.get(each).ifindex, up=True)
+            for item in (name, f"{name}-far"):
+                network.links.change(network.links.get(item).ifindex, up=True)
 
     return make
 
@@ -69,15 +69,15 @@ def test_add_makes_everything_that_the_result_has(host, way, wired):
 def test_pods_on_one_master_reach_each_other_unless_private(host, serving, seen, wired):
     wired()
     a, b = host.pod("a"), host.pod("b")
-    for each in "ab":
-        host.add(each, macvlan(host))
+    for letter in "ab":
+        host.add(letter, macvlan(host))
     with serving(b, 80) as server, serving(b, 86, 6) as server6:
         assert seen(server, a, "10.88.0.3", 80) == "10.88.0.2"
         assert seen(server6, a, "fd88::3", 86) == "fd88::2"
     wired("wire1")
     c, d = host.pod("c"), host.pod("d")
-    for each in "cd":
-        host.add(each, macvlan(host, master="wire1", mode="private"))
+    for letter in "cd":
+        host.add(letter, macvlan(host, master="wire1", mode="private"))
     with serving(d, 80) as server:
         assert seen(server, c, "10.88.0.5", 80) is None
 
@@ -230,7 +230,7 @@ def test_del_finds_a_renamed_link(host, wired):
 
 
 @pytest.mark.parametrize(
-    ("keys", "code", "told"),
+    ("keys", "code", "reported"),
     [
         pytest.param({"master": "nobody0"}, 7, "link nobody0 does not exist", id="no master"),
         pytest.param({"master": "a/b"}, 7, "master", id="no name"),
@@ -244,10 +244,10 @@ def test_del_finds_a_renamed_link(host, wired):
         pytest.param({"ipam": {"type": "absent"}}, 7, "absent is not in CNI_PATH", id="ipam that is not there"),
     ],
 )
-def test_unsupported_configuration_is_an_error_and_changes_nothing(host, refused, keys, code, told, wired):
+def test_unsupported_configuration_is_an_error_and_changes_nothing(host, refused, keys, code, reported, wired):
     wired()
     host.pod("a")
-    with refused(code, told):
+    with refused(code, reported):
         host.add("a", macvlan(host, **keys))
     assert host.left() == {}
     assert sorted(host.links()) == ["lo", "wire0", "wire0-far"]
@@ -278,14 +278,14 @@ def test_check_fails_for_each_change(host, refused, what, wired):
                 inside.addresses.delete(eth0.ifindex, own)
             case "master":
                 config |= {"master": "wire1"}
-    told = {
+    document = {
         "link": "link eth0 does not exist",
         "down": "is down",
         "mac": "MAC",
         "address": "not have the address",
         "master": "stacked on wire1",
     }
-    with refused(101, told[what]):
+    with refused(101, document[what]):
         host.check("a", config, result)
 
 
@@ -294,15 +294,15 @@ def test_gc_releases_only_invalid_attachments(host, way, wired):
     wired()
     config = macvlan(host)
     results = {}
-    for each in "abc":
-        host.pod(each)
-        results[each] = host.add(each, config)
+    for letter in "abc":
+        host.pod(letter)
+        results[letter] = host.add(letter, config)
     host.namespaces.remove("c")
     kept = {"cni.dev/valid-attachments": [{"containerID": "b", "ifname": "eth0"}]}
     assert host.call("GC", "", config | kept, "") is None
     assert "eth0" not in host.links(host.namespaces.path("a"))
     host.check("b", config, results["b"])
-    assert [each.split("@")[1] for each in host.left()["records"]] == ["b"]
+    assert [record.split("@")[1] for record in host.left()["records"]] == ["b"]
     assert host.call("GC", "", config | {"cni.dev/valid-attachments": []}, "") is None
     assert host.left() == {}
 

@@ -14,8 +14,8 @@ GUARDED = {"ipspoofchk": True, "ipMasq": True}
 
 
 def tables():
-    told = subprocess.run(["nft", "list", "tables"], capture_output=True, text=True, check=True).stdout
-    return set(told.splitlines())
+    output = subprocess.run(["nft", "list", "tables"], capture_output=True, text=True, check=True).stdout
+    return set(output.splitlines())
 
 
 def test_table_is_removed_with_its_last_element(host):
@@ -48,16 +48,16 @@ def test_table_lists_all_sets_of_the_kernel(host):
     host.add("a", firewall | {"prevResult": result, "dataDir": str(host.records)})
     for family, named in SETS.items():
         words = ["nft", "list", "table", family, "podwire"]
-        told = subprocess.run(words, capture_output=True, text=True, check=True).stdout.split("\n")
-        there = {each.split()[1] for each in told if each.strip().startswith(("set ", "map "))}
+        output = subprocess.run(words, capture_output=True, text=True, check=True).stdout.split("\n")
+        there = {item.split()[1] for item in output if item.strip().startswith(("set ", "map "))}
         assert there == set(named)
 
 
 def chains():
     """The chains of subnets."""
     words = ["nft", "list", "chains", "inet"]
-    told = subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
-    return {word for word in told if word.startswith(("masquerade-", "hairpin-"))} - {"hairpin-all"}
+    output = subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
+    return {word for word in output if word.startswith(("masquerade-", "hairpin-"))} - {"hairpin-all"}
 
 
 def unused():

@@ -35,10 +35,10 @@ def attach(host):
     def add(pod="a", **keys):
         host.pod(pod)
         previous = host.add(pod, host.bridge("10.88.0.0/24", "fd88::/64", ipMasq=True))
-        told = {"cniVersion": "1.1.0", "name": "net", "type": "firewall", "dataDir": str(host.records)}
-        told |= {"prevResult": previous} | keys
-        assert host.add(pod, told) == previous
-        return told
+        configuration = {"cniVersion": "1.1.0", "name": "net", "type": "firewall", "dataDir": str(host.records)}
+        configuration |= {"prevResult": previous} | keys
+        assert host.add(pod, configuration) == previous
+        return configuration
 
     return add
 
@@ -46,10 +46,10 @@ def attach(host):
 @pytest.mark.parametrize("family", [4, 6])
 def test_pod_passes_an_iptables_forward_policy_of_drop(host, attach, serving, seen, family):
     drop(4, 6)
-    told = attach()
+    attachment = attach()
     with host.outside() as outside, serving(outside, 80, family) as server:
         eventually(lambda: seen(server, host.namespaces.path("a"), OUTSIDE[family], 80) is not None)
-        host.delete("a", told)
+        host.delete("a", attachment)
         assert seen(server, host.namespaces.path("a"), OUTSIDE[family], 80) is None, "the policy is theirs"
 
 
@@ -73,40 +73,40 @@ def test_rule_accepts_packets_of_pods_only(host, attach, serving, seen):
 def test_one_rule_serves_all_pods_and_is_removed_with_the_last(host, attach):
     drop(4)
     before = forward()
-    told = {pod: attach(pod) for pod in ("a", "b")}
-    host.add("a", told["a"])
+    attachment = {pod: attach(pod) for pod in ("a", "b")}
+    host.add("a", attachment["a"])
     assert forward().count("podwire") == 1
-    host.delete("a", told["a"])
+    host.delete("a", attachment["a"])
     assert forward().count("podwire") == 1
-    host.delete("b", told["b"])
+    host.delete("b", attachment["b"])
     assert forward() == before
 
 
 def test_last_pods_may_be_removed_concurrently(host, attach):
     drop(4, 6)
     before = forward()
-    told = {f"p{number}": attach(f"p{number}") for number in range(6)}
-    processes = [host.run("DEL", pod, each) for pod, each in told.items()]
-    assert [process.communicate(timeout=60)[0] for process in processes] == [b""] * len(told)
+    attachment = {f"p{number}": attach(f"p{number}") for number in range(6)}
+    processes = [host.run("DEL", pod, each) for pod, each in attachment.items()]
+    assert [process.communicate(timeout=60)[0] for process in processes] == [b""] * len(attachment)
     assert forward() == before
 
 
 def test_no_rule_is_added_without_a_drop_policy(host, attach):
     drop(4)
     KernelRuleset().apply("add chain ip filter FORWARD { policy accept; }\n")
-    told = attach()
+    attachment = attach()
     assert "podwire" not in forward()
-    host.check("a", told, told["prevResult"])
+    host.check("a", attachment, attachment["prevResult"])
 
 
 def test_check_fails_without_the_rule_and_the_next_add_restores_it(host, attach, refused):
-    told = attach()
-    host.check("a", told, told["prevResult"])
+    attachment = attach()
+    host.check("a", attachment, attachment["prevResult"])
     drop(6)
     with refused(101, "the nft chain ip6 filter FORWARD drops packets of pods"):
-        host.check("a", told, told["prevResult"])
+        host.check("a", attachment, attachment["prevResult"])
     attach("b")
-    host.check("a", told, told["prevResult"])
+    host.check("a", attachment, attachment["prevResult"])
 
 
 def test_other_chain_with_policy_drop_is_a_warning(host, attach, capsys):
@@ -123,14 +123,14 @@ def test_iptables_saves_and_restores_our_rule(host, attach, tmp_path):
         return subprocess.run(words, input=given, capture_output=True, text=True, check=True).stdout
 
     iptables("iptables-nft", "-P", "FORWARD", "DROP")
-    told = attach()
+    attachment = attach()
     assert "-A FORWARD -m mark --mark 0x1000/0x1000 -m comment --comment podwire -j ACCEPT" in iptables(
         "iptables-nft", "-S"
     )
     iptables("iptables-nft-restore", given=iptables("iptables-nft-save"))
-    host.check("a", told, told["prevResult"])
+    host.check("a", attachment, attachment["prevResult"])
     attach("b")
     assert iptables("iptables-nft", "-S").count("0x1000/0x1000") == 1
     for pod in ("a", "b"):
-        host.delete(pod, told)
+        host.delete(pod, attachment)
     assert "0x1000" not in iptables("iptables-nft", "-S")

@@ -37,9 +37,9 @@ def test_attachments_are_listed_with_their_owners(host, podwire):
         "CHECK",
     ]
     config = host.bridge()
-    for each in "ab":
-        host.pod(each)
-        result = host.add(each, config)
+    for letter in "ab":
+        host.pod(letter)
+        result = host.add(letter, config)
     host.add("b", host.portmap(result, {"hostPort": 8080, "containerPort": 80}))
     host.namespaces.remove("a")
     first, second = json.loads(podwire("list", "--data-dir", str(host.records), "-o", "json").stdout)
@@ -52,9 +52,9 @@ def test_attachments_are_listed_with_their_owners(host, podwire):
 
 def test_check_results_of_a_runtime_are_listed(host, podwire):
     config = host.bridge()
-    for each in "ab":
-        host.pod(each)
-        host.add(each, config)
+    for letter in "ab":
+        host.pod(letter)
+        host.add(letter, config)
     checks = CheckResults(host.records.parent / CHECKS)
     checks.record("a", None, 1.0)
     checks.record("b", PluginFailed("bridge", "CHECK", CniError(101, "eth0 is down")), time.time())
@@ -74,9 +74,9 @@ def test_pools_of_all_networks_are_counted(host, podwire, tmp_path):
     config = host.bridge("10.88.0.0/29", "fd88::/64")
     (folder / "10.conflist").write_text(json.dumps(config | {"plugins": [config]}))
     (folder / "20.conf").write_text(json.dumps({"name": "other", "type": "loopback"}))
-    for each in "ab":
-        host.pod(each)
-        host.add(each, config)
+    for letter in "ab":
+        host.pod(letter)
+        host.add(letter, config)
     host.namespaces.remove("a")
     four, six = json.loads(podwire("pools", "--conf-dir", str(folder), "-o", "json").stdout)
     assert (four["size"], four["used"], four["free"], four["dead"]) == (5, 2, 3, 1)

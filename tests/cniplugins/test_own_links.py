@@ -108,13 +108,13 @@ def test_ipvlan_without_ipam_takes_addresses_and_master_of_the_previous_result(h
 def test_ipam_is_required(host, simulated, refused, plugin):
     wired()
     host.pod("a")
-    with refused(7, f"{plugin} requires an IPAM configuration"):
+    with refused(7, f"{plugin} interface requires an IPAM configuration"):
         host.add("a", config(host, plugin, ipam={}))
     assert host.left() == {}
 
 
 @pytest.mark.parametrize(
-    ("plugin", "keys", "code", "told"),
+    ("plugin", "keys", "code", "reported"),
     [
         pytest.param("ipvlan", {"mode": "l4"}, 7, "mode: 'l4'", id="mode"),
         pytest.param("ipvlan", {"master": "nobody0"}, 7, "link nobody0 does not exist", id="no master"),
@@ -127,10 +127,10 @@ def test_ipam_is_required(host, simulated, refused, plugin):
         pytest.param("vlan", {"vlanId": "7"}, 6, "vlanId", id="vlan id of a wrong type"),
     ],
 )
-def test_invalid_configuration_is_an_error_and_changes_nothing(host, simulated, refused, plugin, keys, code, told):
+def test_invalid_configuration_is_an_error_and_changes_nothing(host, simulated, refused, plugin, keys, code, reported):
     wired()
     host.pod("a")
-    with refused(code, told):
+    with refused(code, reported):
         host.add("a", config(host, plugin, **keys))
     assert host.left() == {}
     assert sorted(host.links()) == ["lo", "wire0", "wire0-far"]

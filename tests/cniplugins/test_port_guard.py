@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from podwire.cniplugins.bridge import port_guard
 from podwire.cniplugins.nft_tables import remove_unused
 from podwire.linux.net.network import KernelNetwork
+from podwire.linux.nft import port_guard
 from podwire.linux.nft.table import KernelRuleset
 from podwire.linux.proc.namespaces import visit
 from tests.eventually import eventually

@@ -121,9 +121,9 @@ def test_port_of_an_attachment_without_any_record_can_be_taken(host, map_ports):
 
 def test_repeated_add_maps_the_ports_once(host, map_ports):
     config = map_ports("a", WEB)
-    before = sorted(each.split(" ", 1)[1] for each in host.left()["elements"])
+    before = sorted(element.split(" ", 1)[1] for element in host.left()["elements"])
     host.add("a", config)
-    assert sorted(each.split(" ", 1)[1] for each in host.left()["elements"]) == before
+    assert sorted(element.split(" ", 1)[1] for element in host.left()["elements"]) == before
     host.check("a", config, config["prevResult"])
 
 
@@ -192,7 +192,7 @@ def test_endless_udp_flow_reaches_the_next_pod(host, map_ports, serving):
 
 
 @pytest.mark.parametrize(
-    ("mapping", "told"),
+    ("mapping", "reported"),
     [
         ({"hostPort": 0, "containerPort": 80}, "hostPort: 0"),
         ({"hostPort": -1, "containerPort": 80}, "hostPort: -1"),
@@ -202,10 +202,10 @@ def test_endless_udp_flow_reaches_the_next_pod(host, map_ports, serving):
         ({"hostPort": 80, "containerPort": 80, "hostIP": "here"}, "hostIP"),
     ],
 )
-def test_invalid_mapping_is_an_error(host, refused, mapping, told):
+def test_invalid_mapping_is_an_error(host, refused, mapping, reported):
     host.pod("a")
     previous = host.add("a", host.bridge())
-    with refused(7, told):
+    with refused(7, reported):
         host.add("a", host.portmap(previous, mapping))
     assert list(host.records.glob("portmap/*")) == []
 
@@ -259,5 +259,7 @@ def test_other_tables_are_not_touched(host, map_ports):
     config = map_ports("a", WEB)
     host.delete("a", config)
     host.delete("a", host.bridge(*DUAL))
-    told = subprocess.run(["nft", "list", "table", "inet", "theirs"], capture_output=True, text=True, check=True).stdout
-    assert told == foreign
+    output = subprocess.run(
+        ["nft", "list", "table", "inet", "theirs"], capture_output=True, text=True, check=True
+    ).stdout
+    assert output == foreign

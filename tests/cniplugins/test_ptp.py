@@ -17,9 +17,9 @@ DELETING = ["unmasqueraded", "detached", "released"]
 
 
 def ptp(host, *subnets, **keys):
-    told = host.config("ptp", *(subnets or DUAL), **keys)
-    told["ipam"] |= {"routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}]}
-    return told
+    result = host.config("ptp", *(subnets or DUAL), **keys)
+    result["ipam"] |= {"routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}]}
+    return result
 
 
 def routes(network, family):
@@ -84,8 +84,8 @@ def test_del_leaves_nothing(host, way):
 
 def test_the_host_and_pods_reach_each_other_at_once(host, serving, seen):
     a, b = host.pod("a"), host.pod("b")
-    for each in "ab":
-        host.add(each, ptp(host))
+    for letter in "ab":
+        host.add(letter, ptp(host))
     with serving(b, 80) as server, serving(b, 86, 6) as server6:
         assert seen(server, None, "10.88.0.3", 80) == "10.88.0.1"
         assert seen(server6, None, "fd88::3", 86) == "fd88::1"
@@ -163,8 +163,8 @@ def test_foreign_interface_is_not_touched(host, refused):
 
 
 def test_address_of_another_pod_is_an_error(host, refused):
-    for each in "ab":
-        host.pod(each)
+    for letter in "ab":
+        host.pod(letter)
     ipam = {"type": "static", "addresses": [{"address": "10.77.0.5/24", "gateway": "10.77.0.1"}]}
     first = host.add("a", ptp(host, ipam=ipam))
     with refused(102, "10.77.0.5/32"):
@@ -191,7 +191,7 @@ def test_del_needs_no_namespace(host, how):
 
 
 @pytest.mark.parametrize(
-    ("keys", "code", "told"),
+    ("keys", "code", "reported"),
     [
         pytest.param({"ipMasqBackend": "ebpf"}, 2, "ipMasqBackend", id="backend"),
         pytest.param({"mtu": -1}, 7, "mtu", id="negative mtu"),
@@ -207,9 +207,9 @@ def test_del_needs_no_namespace(host, how):
         pytest.param({"dns": {"nameservers": "1.1.1.1"}}, 6, "dns.nameservers", id="dns"),
     ],
 )
-def test_unsupported_configuration_is_an_error_and_changes_nothing(host, refused, keys, code, told):
+def test_unsupported_configuration_is_an_error_and_changes_nothing(host, refused, keys, code, reported):
     host.pod("a")
-    with refused(code, told):
+    with refused(code, reported):
         host.add("a", ptp(host) | keys)
     assert host.left() == {}
 
@@ -252,7 +252,7 @@ def _tamper(host, pod, result, what):
 
 
 @pytest.mark.parametrize(
-    ("what", "told"),
+    ("what", "reported"),
     [
         ("link", "link eth0 does not exist"),
         ("down", "eth0 is down"),
@@ -264,28 +264,28 @@ def _tamper(host, pod, result, what):
         ("rules", "not masqueraded"),
     ],
 )
-def test_check_fails_for_each_change(host, refused, what, told):
+def test_check_fails_for_each_change(host, refused, what, reported):
     pod = host.pod("a")
     config = ptp(host, "10.88.0.0/24", ipMasq=True)
     config["ipam"]["routes"] = []
     result = host.add("a", config)
     host.check("a", config, result)
     _tamper(host, pod, result, what)
-    with refused(101, told):
+    with refused(101, reported):
         host.check("a", config, result)
 
 
 @all_ways
 def test_gc_releases_only_invalid_attachments(host, way):
-    for each in "abc":
-        host.pod(each)
+    for item in "abc":
+        host.pod(item)
     config = ptp(host, ipMasq=True)
-    results = {each: host.add(each, config) for each in "abc"}
+    results = {letter: host.add(letter, config) for letter in "abc"}
     host.namespaces.remove("c")
     kept = {"cni.dev/valid-attachments": [{"containerID": "b", "ifname": "eth0"}]}
     assert host.call("GC", "", config | kept, "") is None
     host.check("b", config, results["b"])
-    assert [each.split("@")[1] for each in host.left()["records"]] == ["b"]
+    assert [record.split("@")[1] for record in host.left()["records"]] == ["b"]
     assert host.call("GC", "", config | {"cni.dev/valid-attachments": []}, "") is None
     assert host.left() == {}
 

@@ -44,7 +44,7 @@ def seen(netns):
     return link.up, link.mtu, addresses - linklocal, {route for route in routes if not route[0].startswith("fe80")}
 
 
-def told(result):
+def reported(result):
     """A result without what differs by chance: MAC addresses and the name of the host's end."""
     names = [(each["name"] if at != 1 else "", each.get("sandbox", "")) for at, each in enumerate(result["interfaces"])]
     return {**result, "interfaces": names, "dns": result.get("dns", {})}
@@ -69,7 +69,7 @@ def test_the_same_configuration_gives_the_same_network(host, reference, version,
         path = host.pod("a")
         ours = config | {"bridge": f"br-{place.name}", "name": place.name}
         result = host.add("a", ours)
-        outcomes.append((told(result) | {"interfaces": told(result)["interfaces"][1:]}, seen(path)))
+        outcomes.append((reported(result) | {"interfaces": reported(result)["interfaces"][1:]}, seen(path)))
         if version != "0.3.1" and place == programs:  # theirs does not find a route that it gave a gateway itself
             host.check("a", ours, result)
         host.delete("a", ours)
@@ -84,7 +84,7 @@ def test_our_bridge_uses_their_host_local(host, mixed):
     host.pod("a")
     config = host.bridge("10.88.0.0/24", "fd88::/64", cniVersion="1.0.0")
     result = host.add("a", config)
-    assert [each["address"] for each in result["ips"]] == ["10.88.0.2/24", "fd88::2/64"]
+    assert [address["address"] for address in result["ips"]] == ["10.88.0.2/24", "fd88::2/64"]
     assert (host.leases / "10.88.0.2").read_bytes() == b"a\r\neth0"
     host.check("a", config, result)
     host.delete("a", config, "")
@@ -120,7 +120,7 @@ def test_our_port_maps_follow_their_bridge(host, mixed, serving):
     previous = host.add("a", host.bridge(cniVersion="1.0.0"))
     mapping = {"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}
     config = host.portmap(previous, mapping, cniVersion="1.0.0")
-    assert told(host.add("a", config)) == told(previous)
+    assert reported(host.add("a", config)) == reported(previous)
     with serving(path, 80) as server, socket.create_connection(("127.0.0.1", 8080), timeout=2):
         server.accept()[0].close()
     host.delete("a", config)
@@ -135,15 +135,15 @@ def test_switching_plugins_and_back_loses_and_shares_no_address(host, programs, 
     for number in range(10):
         host.programs = (programs, reference)[number % 2]
         result = host.add(f"c{number}", config)
-        has[f"c{number}"] = tuple(each["address"] for each in result["ips"])
+        has[f"c{number}"] = tuple(address["address"] for address in result["ips"])
     given = [address for addresses in has.values() for address in addresses]
     assert len(set(given)) == len(given) == 20
     for number, id_ in enumerate(has):
         host.programs = (programs, reference)[number // 2 % 2]
-        host.check(id_, config, {"cniVersion": "1.0.0", "ips": [{"address": each} for each in has[id_]]})
+        host.check(id_, config, {"cniVersion": "1.0.0", "ips": [{"address": item} for item in has[id_]]})
         host.delete(id_, config)
         taken = {path.name for path in host.leases.iterdir()}
-        assert not {each.partition("/")[0] for each in has[id_]} & taken
+        assert not {item.partition("/")[0] for item in has[id_]} & taken
     host.programs = programs
     host.add("last", config)
     host.delete("last", config)
@@ -155,8 +155,8 @@ def test_reference_plugin_continues_after_ours(host, programs, reference):
     host.way = "program"
     config = {"cniVersion": "1.0.0", "name": "net", "type": "host-local", "ipam": host.bridge("10.88.0.0/29")["ipam"]}
     host.programs = programs
-    for each in "ab":
-        host.add(each, config)
+    for letter in "ab":
+        host.add(letter, config)
     host.delete("a", config)
     host.programs = reference
     assert host.add("c", config)["ips"][0]["address"] == "10.88.0.4/29", "and not what a has just given back"

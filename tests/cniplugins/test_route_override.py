@@ -61,8 +61,8 @@ def test_routes_are_removed_and_added(host, attached, keys, left):
     config = override(previous, **keys)
     result = host.add("a", config)
     assert routes(pod) == left
-    told = {(route["dst"], route.get("gw", "")) for route in result.get("routes", [])}
-    assert {dst for dst, _ in told} == {dst for dst, _ in left - OWN}
+    document = {(route["dst"], route.get("gw", "")) for route in result.get("routes", [])}
+    assert {dst for dst, _ in document} == {dst for dst, _ in left - OWN}
     assert result["interfaces"] == previous["interfaces"]
     host.check("a", config, result)
     assert host.add("a", config) == result
@@ -88,14 +88,14 @@ def test_check_fails_for_each_change_unless_it_is_skipped(host, attached, refuse
             inside.routes.add(new._replace(destination=type(new.destination)("10.9.0.0/16")))
         else:
             inside.routes.delete(new)
-    told = "10.9.0.0/16 exists again" if "back" in change else "10.7.0.0/16 via 10.88.0.1 does not exist"
-    with refused(101, told):
+    outcome = "10.9.0.0/16 exists again" if "back" in change else "10.7.0.0/16 via 10.88.0.1 does not exist"
+    with refused(101, outcome):
         host.check("a", config, result)
     host.check("a", config | {"skipcheck": True}, result)
 
 
 @pytest.mark.parametrize(
-    ("keys", "code", "told"),
+    ("keys", "code", "reported"),
     [
         pytest.param({"flushroutes": 1}, 6, "flushroutes", id="no boolean"),
         pytest.param({"addroutes": [{"dst": "x"}]}, 7, r"addroutes\[0\].dst", id="no network"),
@@ -104,9 +104,9 @@ def test_check_fails_for_each_change_unless_it_is_skipped(host, attached, refuse
         pytest.param({"prevResult": None}, 7, "prevResult: missing", id="not chained"),
     ],
 )
-def test_invalid_configuration_is_an_error_and_changes_nothing(host, attached, refused, keys, code, told):
+def test_invalid_configuration_is_an_error_and_changes_nothing(host, attached, refused, keys, code, reported):
     pod, previous = attached()
-    with refused(code, told):
+    with refused(code, reported):
         host.add("a", override(previous) | keys)
     assert routes(pod) == OWN | DEFAULTS | GIVEN
 

@@ -129,7 +129,7 @@ def test_source_hints_keep_the_networks_in_the_main_table(host):
 
 
 @pytest.mark.parametrize(
-    ("keys", "code", "told"),
+    ("keys", "code", "reported"),
     [
         pytest.param({"table": 0}, 7, "table: 0", id="table"),
         pytest.param({"table": "x"}, 6, "table", id="table of a wrong type"),
@@ -139,10 +139,10 @@ def test_source_hints_keep_the_networks_in_the_main_table(host):
         pytest.param({"prevResult": None}, 7, "prevResult: missing", id="not chained"),
     ],
 )
-def test_invalid_configuration_is_an_error_and_changes_nothing(host, refused, keys, code, told):
+def test_invalid_configuration_is_an_error_and_changes_nothing(host, refused, keys, code, reported):
     pod, previous, _ = attached(host)
     before = routes(pod, 254)
-    with refused(code, told):
+    with refused(code, reported):
         host.add("a", sbr(host, previous) | keys)
     assert (rules(pod), routes(pod, 254)) == (set(), before)
 

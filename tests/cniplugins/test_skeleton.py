@@ -79,9 +79,9 @@ def test_missing_command_prints_what_the_plugin_is(run):
 
 @pytest.mark.parametrize("command", ["FOO", "add", ""])
 def test_unknown_command_is_an_error(run, command):
-    code, told, stderr = run("bridge", {"CNI_COMMAND": command})
-    assert (code, told["code"], told["cniVersion"], stderr) == (1, 4, "1.1.0", b"")
-    assert "CNI_COMMAND" in told["msg"]
+    code, reported, stderr = run("bridge", {"CNI_COMMAND": command})
+    assert (code, reported["code"], reported["cniVersion"], stderr) == (1, 4, "1.1.0", b"")
+    assert "CNI_COMMAND" in reported["msg"]
 
 
 @pytest.mark.parametrize("command", ["GC", "STATUS"])
@@ -96,26 +96,28 @@ def test_check_needs_version_0_4_0(run, config):
 
 
 def test_all_missing_variables_are_named(run):
-    told = run("bridge", {"CNI_COMMAND": "ADD"}, b"{}")[1]
-    assert told["code"] == 4
-    assert all(each in told["msg"] for each in ("CNI_CONTAINERID", "CNI_NETNS", "CNI_IFNAME"))
+    result = run("bridge", {"CNI_COMMAND": "ADD"}, b"{}")[1]
+    assert result["code"] == 4
+    assert all(name in result["msg"] for name in ("CNI_CONTAINERID", "CNI_NETNS", "CNI_IFNAME"))
 
 
 @pytest.mark.parametrize("id_", ["../../etc/x", "a/b", ".x", "-x", "a b", "a;b", "a\nb", "ü"])
 @pytest.mark.parametrize("command", ["ADD", "DEL"])
 def test_container_id_with_a_path_is_an_error(run, config, id_, command, tmp_path):
-    told = run("bridge", ENVIRONMENT | {"CNI_CONTAINERID": id_, "CNI_COMMAND": command}, json.dumps(config).encode())[1]
-    assert told["code"] == 4
-    assert told["msg"] == "invalid characters in containerID"
-    assert "CNI_CONTAINERID" in told["details"]
+    result = run("bridge", ENVIRONMENT | {"CNI_CONTAINERID": id_, "CNI_COMMAND": command}, json.dumps(config).encode())[
+        1
+    ]
+    assert result["code"] == 4
+    assert result["msg"] == "invalid characters in containerID"
+    assert "CNI_CONTAINERID" in result["details"]
     assert [path.name for path in tmp_path.iterdir()] == []
 
 
 @pytest.mark.parametrize("ifname", ["a" * 16, "eth/0", "eth:0", "e 0", ".", "..", "eth%d"])
 def test_invalid_interface_name_is_an_error(run, config, ifname):
-    told = run("bridge", ENVIRONMENT | {"CNI_IFNAME": ifname}, json.dumps(config).encode())[1]
-    assert (told["code"], "CNI_IFNAME" in told["details"]) == (4, True)
-    assert told["msg"].startswith("interface name ")
+    result = run("bridge", ENVIRONMENT | {"CNI_IFNAME": ifname}, json.dumps(config).encode())[1]
+    assert (result["code"], "CNI_IFNAME" in result["details"]) == (4, True)
+    assert result["msg"].startswith("interface name ")
 
 
 @pytest.mark.parametrize("stdin", [b"", b"{", b"[]", b"42", b"null", b"\x00\x01", b"\xef\xbb\xbf{}", b'{"a": NaN}'])
@@ -131,9 +133,9 @@ def test_network_needs_a_valid_name(run, config, name, code, tmp_path):
 
 @pytest.mark.parametrize(("version", "code"), [("9.9.9", 1), ("0.0.1", 1), ("abc", 1), (1.1, 6)], ids=str)
 def test_unknown_version_is_an_error(run, config, version, code):
-    told = run("bridge", ENVIRONMENT, json.dumps(config | {"cniVersion": version}).encode())[1]
-    assert told["code"] == code
-    assert code != 1 or "1.1.0" in told["details"]
+    configuration = run("bridge", ENVIRONMENT, json.dumps(config | {"cniVersion": version}).encode())[1]
+    assert configuration["code"] == code
+    assert code != 1 or "1.1.0" in configuration["details"]
 
 
 def test_namespace_of_the_host_is_an_error(run, config, tmp_path):
@@ -143,8 +145,8 @@ def test_namespace_of_the_host_is_an_error(run, config, tmp_path):
 
 def test_unknown_keys_are_ignored(run, config, tmp_path):
     big = config | {f"key{number}": "x" * 1000 for number in range(1000)}
-    told = run("host-local", ENVIRONMENT, json.dumps(big).encode())[1]
-    assert told["ips"] == [{"address": "10.1.0.2/24", "gateway": "10.1.0.1"}]
+    result = run("host-local", ENVIRONMENT, json.dumps(big).encode())[1]
+    assert result["ips"] == [{"address": "10.1.0.2/24", "gateway": "10.1.0.1"}]
 
 
 @pytest.mark.parametrize(
@@ -159,9 +161,9 @@ def test_unknown_keys_are_ignored(run, config, tmp_path):
     ],
 )
 def test_unknown_cni_args_need_ignore_unknown(run, config, args, fine):
-    code, told, _ = run("host-local", ENVIRONMENT | {"CNI_ARGS": args}, json.dumps(config).encode())
+    code, reported, _ = run("host-local", ENVIRONMENT | {"CNI_ARGS": args}, json.dumps(config).encode())
     assert code == (0 if fine else 1)
-    assert fine or (told["code"], "CNI_ARGS" in told["details"], told["msg"][:6]) == (4, True, "ARGS: ")
+    assert fine or (reported["code"], "CNI_ARGS" in reported["details"], reported["msg"][:6]) == (4, True, "ARGS: ")
 
 
 def test_plugin_works_without_home_path_and_directory(programs, config, tmp_path):
@@ -191,18 +193,18 @@ def test_closed_stdout_and_stderr_are_survived(programs, config, closed):
 
 def test_unwritable_state_directory_is_code_5(run, config):
     config["ipam"]["dataDir"] = "/proc/nowhere"
-    code, told, stderr = run("host-local", ENVIRONMENT, json.dumps(config).encode())
-    assert (code, told["code"], stderr) == (1, 5, b"")
+    code, reported, stderr = run("host-local", ENVIRONMENT, json.dumps(config).encode())
+    assert (code, reported["code"], stderr) == (1, 5, b"")
 
 
 @pytest.mark.parametrize("module", ["podwire.cniplugins.skeleton", *skeleton.PLUGINS.values()])
 def test_plugin_imports_nothing_heavy(module):
     code = f"import sys; sys.path.append(sys.argv[1]); import {module}; print(*sys.modules)"
     here = Path(__file__).parents[2]
-    told = subprocess.run(["/usr/bin/python3", "-IS", "-c", code, here], capture_output=True, text=True, check=True)
+    finished = subprocess.run(["/usr/bin/python3", "-IS", "-c", code, here], capture_output=True, text=True, check=True)
     heavy = {"asyncio", "logging", "argparse", "dataclasses", "inspect", "pathlib", "subprocess", "hashlib"}
     heavy |= {"aiohttp", "google", "grpc", "msgspec", "uvloop", "yaml"}
-    assert heavy & set(told.stdout.split()) == set()
+    assert heavy & set(finished.stdout.split()) == set()
 
 
 def test_loopback_is_set_up_checked_and_set_down(host, refused):
@@ -210,7 +212,7 @@ def test_loopback_is_set_up_checked_and_set_down(host, refused):
     config = {"cniVersion": "1.1.0", "name": "lo", "type": "loopback"}
     result = host.add("a", config)
     assert result["interfaces"] == [{"name": "lo", "mac": "00:00:00:00:00:00", "sandbox": pod, "mtu": 65536}]
-    assert [each["address"] for each in result["ips"]] == ["127.0.0.1/8", "::1/128"]
+    assert [address["address"] for address in result["ips"]] == ["127.0.0.1/8", "::1/128"]
     host.check("a", config, result)
     assert host.add("a", config | {"prevResult": {"cniVersion": "1.1.0", "ips": [{"address": "10.0.0.1/8"}]}})[
         "ips"

@@ -36,7 +36,7 @@ class Pod:
     def __init__(self, record: Record, result: dict) -> None:
         self.record = record
         self.mac = result["interfaces"][2]["mac"]
-        self.addresses = [ip_interface(each["address"]).ip for each in result["ips"]]
+        self.addresses = [ip_interface(address["address"]).ip for address in result["ips"]]
         self.ip, self.ip6 = (address.packed for address in self.addresses)
         self.ether = bytes.fromhex(self.mac.replace(":", ""))
         self.local = link_local(self.mac).packed
@@ -115,7 +115,7 @@ def guarded(host):
         host.pod("a")  # trusted, so that only the guard under test drops something
         keys = {"macspoofchk": how.mac, "ipspoofchk": how.ip}
         result = host.add("a", host.bridge(*DUAL, trustedPort=True))
-        record = next(each for each in records(str(host.records / "bridge")) if each.container_id == "a")
+        record = next(record for record in records(str(host.records / "bridge")) if record.container_id == "a")
         pod = Pod(record._replace(config=record.config | keys), result)
         add_guard(netfilter, pod.record, pod.mac, pod.addresses)
         return pod, netfilter
@@ -138,7 +138,7 @@ def arrives(host, sent, last):
         heard = []
         while last not in heard:
             heard.append(hears.recv(2048))
-    return any(each.startswith(sent[:12]) and sent[18:] in each for each in heard if each != last)
+    return any(item.startswith(sent[:12]) and sent[18:] in item for item in heard if item != last)
 
 
 @pytest.mark.parametrize("what", FRAMES)
@@ -184,7 +184,7 @@ def test_guard_is_checked_and_removed_by_the_record(host, guarded):
     check_guard(netfilter, pod.record, pod.mac, pod.addresses)
     remove_guard(netfilter, pod.record)
     table = netfilter.elements.of("bridge")
-    assert [each for name in SETS for each in table.list(name)] == []
+    assert [item for name in SETS for item in table.list(name)] == []
     with pytest.raises(CniError, match="is no longer guarded") as caught:
         check_guard(netfilter, pod.record, pod.mac, pod.addresses)
     assert caught.value.code == 101
@@ -208,10 +208,10 @@ def test_repeated_guard_is_idempotent(host, guarded):
     pod, netfilter = guarded(ALL)
     add_guard(netfilter, pod.record, pod.mac, pod.addresses)
     assert len(netfilter.elements.of("bridge").list("guards")) == 1
-    told = subprocess.run(
+    finished = subprocess.run(
         ["nft", "list", "map", "bridge", "podwire", "guards"], capture_output=True, text=True, check=True
     )
-    assert f'"{pod.record.link}" comment "{pod.record.comment}" : jump guard-all' in told.stdout
+    assert f'"{pod.record.link}" comment "{pod.record.comment}" : jump guard-all' in finished.stdout
 
 
 def test_nothing_is_guarded_without_a_request(host, guarded):

@@ -13,8 +13,8 @@ ADDRESSES = [{"address": "10.10.0.1/24", "gateway": "10.10.0.254"}, {"address": 
 
 
 def config(*addresses, ipam=None, **keys):
-    told = {"type": "static", "addresses": list(addresses) or ADDRESSES} | (ipam or {})
-    return {"cniVersion": "1.1.0", "name": "net", "type": "static", "ipam": told} | keys
+    document = {"type": "static", "addresses": list(addresses) or ADDRESSES} | (ipam or {})
+    return {"cniVersion": "1.1.0", "name": "net", "type": "static", "ipam": document} | keys
 
 
 @all_ways
@@ -61,11 +61,11 @@ def test_result_has_addresses_routes_and_dns_of_the_configuration(host, way):
 )
 def test_capability_precedes_args_and_configuration(keys, said, expected):
     asked = parse_request(Call(Invocation("ADD", args=said), plugin_config(dumped(config(**keys)))))
-    assert [f"{each.address} by {each.gateway}" for each in asked.ips] == expected
+    assert [f"{item.address} by {item.gateway}" for item in asked.ips] == expected
 
 
 @pytest.mark.parametrize(
-    ("keys", "env", "code", "told"),
+    ("keys", "env", "code", "reported"),
     [
         pytest.param({"ipam": None}, {}, 7, "IPAM config missing 'ipam' key", id="no ipam"),
         pytest.param({"ipam": {"addresses": [{"address": "10.1.1.1"}]}}, {}, 7, "the 'address' field", id="no prefix"),
@@ -86,14 +86,14 @@ def test_capability_precedes_args_and_configuration(keys, said, expected):
         ),
     ],
 )
-def test_invalid_configuration_is_an_error(host, refused, keys, env, code, told):
+def test_invalid_configuration_is_an_error(host, refused, keys, env, code, reported):
     asked = config() | keys
-    with refused(code, told):
+    with refused(code, reported):
         host.add("a", asked, **env)
 
 
 @pytest.mark.parametrize(
-    ("ips", "told"),
+    ("ips", "reported"),
     [
         pytest.param([ADDRESSES[0]], "fd10::1/64 is not in prevResult", id="an address"),
         pytest.param(
@@ -101,8 +101,8 @@ def test_invalid_configuration_is_an_error(host, refused, keys, env, code, told)
         ),
     ],
 )
-def test_check_fails_for_an_address_missing_in_prev_result(host, refused, ips, told):
-    with refused(101, told):
+def test_check_fails_for_an_address_missing_in_prev_result(host, refused, ips, reported):
+    with refused(101, reported):
         host.check("a", config(), {"cniVersion": "1.1.0", "ips": ips})
     with refused(7, "prevResult"):
         host.call("CHECK", "a", config())

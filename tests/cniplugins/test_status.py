@@ -40,12 +40,12 @@ def test_status_succeeds_before_and_after_the_first_pod(host):
 
 def test_status_fails_while_the_pool_is_full(host, refused):
     config = host.bridge("10.88.0.0/30")
-    for each in ("a", "b"):
-        host.pod(each)
+    for name in ("a", "b"):
+        host.pod(name)
     host.add("a", config)
-    for each in (config, config | {"type": "host-local"}):
+    for item in (config, config | {"type": "host-local"}):
         with refused(50, r"no IP addresses available in range set: 10\.88\.0\.1-10\.88\.0\.2"):
-            status(host, each)
+            status(host, item)
     with refused(11, "no IP addresses available"):
         host.add("b", config)
     host.delete("a", config)

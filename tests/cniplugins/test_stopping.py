@@ -47,11 +47,11 @@ def said(path, body: bytes) -> socket.socket:
 
 def stopped(daemon: Daemon, grace: float) -> bool | None:
     """What `stop` returned, None if it does not return."""
-    told: list[bool] = []
-    stopping = threading.Thread(target=lambda: told.append(daemon.stop(grace)), daemon=True)
+    events: list[bool] = []
+    stopping = threading.Thread(target=lambda: events.append(daemon.stop(grace)), daemon=True)
     stopping.start()
     stopping.join(PATIENCE)
-    return told[0] if told else None
+    return events[0] if events else None
 
 
 @pytest.mark.parametrize("body", [b"", HEAD[:5], HEAD, HEAD + b"bridge"], ids=["nothing", "a bit", "a head", "a half"])
@@ -136,9 +136,9 @@ def test_daemon_ends_when_it_is_signalled_during_start(tmp_path, moment):
         time.sleep(moment)
         daemon.terminate()
         try:
-            _, told = daemon.communicate(timeout=PATIENCE)
+            _, reported = daemon.communicate(timeout=PATIENCE)
         finally:
             daemon.kill()
     assert daemon.returncode in (0, -signal.SIGTERM)
-    assert "Traceback" not in told
+    assert "Traceback" not in reported
     assert not path.exists()

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from contextlib import suppress
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from podwire.cniplugins.dead_attachments import release_dead
+from podwire.cniplugins.handover import hand_over
 from podwire.linux.net.network import KernelNetwork
 from podwire.linux.values import Veth
 from tests.cniplugins.support import Refused, elements
@@ -340,10 +342,156 @@ def test_dead_attachments_are_released_by_their_records(node, chain, host):
         cluster.delete("reference", "dead", cluster.add("ours", "dead", **mapped(8080)), **mapped(8080))
     host.namespaces.remove("dead")
     released = list(release_dead(str(host.records), "", print))
-    assert [(each.network, each.container_id, each.ifname) for each in released] == [("net", "dead", "eth0")]
+    assert [(item.network, item.container_id, item.ifname) for item in released] == [("net", "dead", "eth0")]
     assert not any("dead" in comment for comment in elements())
     cluster.check("ours", "alive", result, **mapped(8081))
     assert list(release_dead(str(host.records), "", print)) == []
+
+
+def handed_over(host, variant="nft"):
+    """Container ids, and whether each attachment was handed over."""
+    done = hand_over(str(host.records), "", variant, print)
+    return {item.attachment.container_id: item.is_handed_over for item in done}
+
+
+def of_podwire():
+    """Nft tables and links of ours."""
+    tables = subprocess.run(["nft", "list", "tables"], capture_output=True, text=True, check=True).stdout
+    with KernelNetwork() as here:
+        tagged = [link.name for link in here.links.list() if link.alias.startswith("podwire:") or link.group]
+    return [line for line in tables.splitlines() if "podwire" in line], tagged
+
+
+def test_running_pods_are_handed_over_to_the_reference_plugins(node, chain, host, iptables, seen, serving):
+    cluster, first, second = node(*chain), host.pod("a"), host.pod("b")
+    results = {"a": cluster.add("ours", "a", **mapped(8080)), "b": cluster.add("ours", "b", **mapped(8081))}
+    assert rules() == []
+    assert handed_over(host, iptables) == {"a": True, "b": True}
+    assert of_podwire() == ([], [])
+    assert list(host.records.glob("*/*")) == []
+    assert reaches(seen, serving, first, 8080), "the host port works all the time"
+    assert reaches(seen, serving, second, 8081)
+    assert handed_over(host, iptables) == {}
+    node(chain[0], chain[2]).check("reference", "a", results["a"])  # CHECK of its portmap fails for two families
+    cluster.check("ours", "b", results["b"], **mapped(8081))
+    cluster.delete("reference", "a", results["a"], **mapped(8080))
+    assert not reaches(seen, serving, first, 8080)
+    assert reaches(seen, serving, second, 8081)
+    third = host.pod("c")
+    results["c"] = cluster.add("reference", "c", **mapped(8080))
+    assert reaches(seen, serving, third, 8080), "the new pod has the port of the deleted one"
+    cluster.delete("reference", "c", results["c"], **mapped(8080))
+    cluster.delete("reference", "b", results["b"], **mapped(8081))
+    assert links() == []
+    assert not any(" -s 10." in line or "-DN-" in line for line in rules()), "only chains that all pods share"
+    assert [path.name for path in host.leases.iterdir() if path.name[0] in "1@~f"] == []
+
+
+def test_pods_that_were_handed_over_are_taken_over_again(node, chain, host):
+    cluster = node(*chain)
+    host.pod("a")
+    result = cluster.add("ours", "a", **mapped(8080))
+    handed_over(host)
+    cluster.delete("ours", "a", result, **mapped(8080))
+    assert links() == rules() == []
+    assert host.left() == {}
+
+
+def test_a_hand_over_that_was_killed_is_completed_by_the_next(node, chain, host, seen, serving, monkeypatch):
+    guarded = chain[0] | {"macspoofchk": True}
+    cluster, path = node(guarded, *chain[1:]), host.pod("a")
+    result = cluster.add("ours", "a", **mapped(8080))
+    with monkeypatch.context() as killed:
+        killed.setattr("podwire.cniplugins.handover.Attachments.remove", lambda *_: 1 / 0)
+        for _ in chain:
+            with pytest.raises(ZeroDivisionError):
+                handed_over(host)
+    assert reaches(seen, serving, path, 8080)
+    assert handed_over(host) == {"a": True}
+    assert of_podwire() == ([], [])
+    assert reaches(seen, serving, path, 8080)
+    own = [line for line in rules() if "10.88." in line or "iifname" in line]
+    assert len(own) == len(set(own)), "no rule was made twice"
+    cluster.delete("reference", "a", result, **mapped(8080))
+    assert links() == []
+    assert not any(" -s 10." in line or "-DN-" in line or "cni-br" in line for line in rules())
+
+
+def test_hand_over_releases_what_the_reference_plugins_have_deleted(node, chain, host):
+    """They were installed first: their DEL knows neither our rules nor our records."""
+    cluster = node(*chain)
+    host.pod("a"), host.pod("b")
+    result = cluster.add("ours", "a", **mapped(8080))
+    cluster.add("ours", "b", **mapped(8081))
+    with suppress(Refused):
+        cluster.delete("reference", "a", result, **mapped(8080))
+    cluster.delete("reference", "a", result, **mapped(8080))
+    host.namespaces.remove("b")
+    assert handed_over(host) == {"a": False, "b": False}
+    assert of_podwire() == ([], [])
+    assert links() == rules() == []
+    assert host.left() == {}
+
+
+def test_rules_of_iptables_need_no_hand_over(node, chain, host, seen, serving):
+    """A network that asks for them has rules that the reference plugins know."""
+    backends = (
+        {"ipMasqBackend": "iptables"},
+        {"backend": "iptables"},
+        {"backend": "iptables", "ingressPolicy": "open"},
+    )
+    cluster, path = node(*(config | keys for config, keys in zip(chain, backends, strict=False))), host.pod("a")
+    result = cluster.add("ours", "a", **mapped(8080))
+    assert reaches(seen, serving, path)
+    cluster.delete("reference", "a", result, **mapped(8080))
+    assert links() == elements() == []
+    assert not any(" -s 10." in line or "-DN-" in line for line in rules())
+
+
+def test_the_guard_against_spoofed_macs_is_handed_over(node, host):
+    cluster, path = node(host.bridge(*DUAL, cniVersion="1.0.0", macspoofchk=True)), host.pod("a")
+    result = cluster.add("ours", "a")
+    handed_over(host)
+    text = subprocess.run(["nft", "list", "table", "bridge", "nat"], capture_output=True, text=True, check=True).stdout
+    with KernelNetwork(path) as pod:
+        assert f"ether saddr {pod.links.get('eth0').mac} return" in text
+    assert f'iifname "{result["interfaces"][1]["name"]}" jump cni-br-iface-a-eth0' in text
+    cluster.delete("reference", "a", result)
+    text = subprocess.run(["nft", "list", "table", "bridge", "nat"], capture_output=True, text=True, check=True).stdout
+    assert "cni-br-iface" not in text
+    assert links() == []
+
+
+@pytest.mark.parametrize("policy", ["same-bridge", "isolated"])
+def test_ingress_policies_are_handed_over(node, chain, host, policy):
+    host.pod("a")
+    cluster = node(chain[0], chain[2] | {"ingressPolicy": policy})
+    cluster.add("ours", "a")
+    handed_over(host)
+    assert handed_over(host) == {}
+    text = subprocess.run(["iptables-save", "-t", "filter"], capture_output=True, text=True, check=True).stdout
+    assert len(re.findall(r"-A CNI-ISOLATION-STAGE-1 -i cni0 ! -o cni0 .* -j CNI-ISOLATION-STAGE-2", text)) == 1
+    assert len(re.findall(r"-A CNI-ISOLATION-STAGE-1 -i cni0 -o cni0 .* -j DROP", text)) == (policy == "isolated")
+    assert len(re.findall(r"-A CNI-ISOLATION-STAGE-2 -o cni0 .* -j DROP", text)) == 1
+    assert text.index("CNI-ISOLATION-STAGE-2 -o cni0") < text.index("CNI-ISOLATION-STAGE-2 -m comment")
+
+
+@pytest.mark.parametrize("kind", ["ptp", "macvlan", "host-device"])
+def test_links_of_other_plugins_are_handed_over(node, host, kind):
+    with KernelNetwork() as here:
+        here.links.add(Veth("dev0", "dev1", up=True))
+        here.links.change("dev1", up=True)
+    keys = {"ptp": {"ipMasq": True}, "macvlan": {"master": "dev0"}, "host-device": {"device": "dev0"}}[kind]
+    cluster, path = node(host.config(kind, *DUAL, cniVersion="1.0.0", **keys)), host.pod("a")
+    result = cluster.add("ours", "a")
+    assert handed_over(host) == {"a": True}
+    assert of_podwire() == ([], [])
+    cluster.check("reference", "a", result)
+    cluster.delete("reference", "a", result)
+    assert rules() == []
+    assert links() == ["dev0", "dev1"]
+    with KernelNetwork(path) as pod:
+        assert [link.name for link in pod.links.list()] == ["lo"]
 
 
 @pytest.mark.parametrize("kind", ["ptp", "macvlan", "host-device"])

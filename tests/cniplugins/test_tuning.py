@@ -28,8 +28,8 @@ def config(host):
 
     def make(pod="a", **keys):
         host.pod(pod)
-        told = {"cniVersion": "1.1.0", "name": "net", "type": "tuning", "dataDir": str(host.records)}
-        return told | {"prevResult": host.add(pod, host.bridge())} | keys
+        configuration = {"cniVersion": "1.1.0", "name": "net", "type": "tuning", "dataDir": str(host.records)}
+        return configuration | {"prevResult": host.add(pod, host.bridge())} | keys
 
     return make
 
@@ -44,68 +44,68 @@ def seen(host, pod="a"):
 
 @pytest.mark.parametrize("way", ["in process", "program", "daemon"])
 def test_settings_are_applied_checked_and_restored(host, config, way):
-    told = config(**ALL, sysctl=SYSCTL)
+    configuration = config(**ALL, sysctl=SYSCTL)
     before = seen(host)
-    result = host.add("a", told)
+    result = host.add("a", configuration)
     assert seen(host) == (MAC, 1300, True, True, 77, "1", "500")
     interface = result["interfaces"][2]
     assert (interface["mac"], interface["mtu"]) == (MAC, 1300)
-    assert result["interfaces"][:2] == told["prevResult"]["interfaces"][:2]
-    host.check("a", told, result)
+    assert result["interfaces"][:2] == configuration["prevResult"]["interfaces"][:2]
+    host.check("a", configuration, result)
     host.check("a", host.bridge(), result)
-    host.delete("a", told)
+    host.delete("a", configuration)
     assert seen(host) == before
     assert list(host.records.glob("tuning/*")) == []
-    host.delete("a", told)
+    host.delete("a", configuration)
 
 
 def test_repeated_add_keeps_the_first_values(host, config):
-    told = config(**ALL, sysctl=SYSCTL)
+    configuration = config(**ALL, sysctl=SYSCTL)
     before = seen(host)
-    assert host.add("a", told) == host.add("a", told)
-    host.add("a", told | {"mtu": 1280, "sysctl": {}})
+    assert host.add("a", configuration) == host.add("a", configuration)
+    host.add("a", configuration | {"mtu": 1280, "sysctl": {}})
     assert seen(host)[1:] == (1280, True, True, 77, before[5], before[6])
-    host.delete("a", told)
+    host.delete("a", configuration)
     assert seen(host) == before
 
 
 def test_nothing_to_tune_has_no_record(host, config):
-    told = config(mtu=0, promisc=False, sysctl={})
-    assert host.add("a", told) == told["prevResult"]
-    host.check("a", told, told["prevResult"])
+    configuration = config(mtu=0, promisc=False, sysctl={})
+    assert host.add("a", configuration) == configuration["prevResult"]
+    host.check("a", configuration, configuration["prevResult"])
     assert list(host.records.glob("tuning/*")) == []
 
 
 @pytest.mark.parametrize("lost", ["the namespace", "its path", "prevResult"])
 def test_del_needs_only_the_ids(host, config, lost):
-    told = config(**ALL, sysctl=SYSCTL)
-    host.add("a", told)
+    configuration = config(**ALL, sysctl=SYSCTL)
+    host.add("a", configuration)
     if lost == "the namespace":
         host.namespaces.remove("a")
-    bare = {key: told[key] for key in ("cniVersion", "name", "type", "dataDir")}
+    bare = {key: configuration[key] for key in ("cniVersion", "name", "type", "dataDir")}
     host.delete("a", bare, None if lost == "prevResult" else "")
     assert list(host.records.glob("tuning/*")) == []
 
 
 def test_del_does_not_touch_another_pod_at_the_same_path(host, config):
-    told = config(mtu=1300)
-    host.add("a", told)
+    configuration = config(mtu=1300)
+    host.add("a", configuration)
     host.namespaces.remove("a")
     path = host.pod("a")
     with KernelNetwork() as here:
         here.links.add(Veth("x0", "eth0", peer_netns=path, mtu=1234))
-    host.delete("a", told)
+    host.delete("a", configuration)
     assert seen(host)[1] == 1234
 
 
 def test_del_does_not_touch_another_interface_of_the_name(host, config):
-    told = config(mtu=1300)
-    host.add("a", told)
+    configuration = config(mtu=1300)
+    host.add("a", configuration)
     path = host.namespaces.path("a")
     with KernelNetwork(path) as pod, KernelNetwork() as here:
         pod.links.delete("eth0")
         here.links.add(Veth("x0", "eth0", peer_netns=path, peer_index=77, mtu=1234))
-    host.delete("a", told)
+    host.delete("a", configuration)
     assert seen(host)[1] == 1234
 
 
@@ -121,7 +121,7 @@ def test_gc_releases_invalid_attachments(host, config):
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "reported"),
     [
         pytest.param({"mtu": 1400}, "mtu of eth0 is 1400", id="mtu"),
         pytest.param({"mac": "02:00:00:00:00:01"}, "mac of eth0", id="mac"),
@@ -130,12 +130,12 @@ def test_gc_releases_invalid_attachments(host, config):
         pytest.param({"queue": 5}, "queue of eth0", id="txQLen"),
     ],
 )
-def test_check_fails_for_a_changed_setting(host, config, refused, change, told):
+def test_check_fails_for_a_changed_setting(host, config, refused, change, reported):
     wanted = config(**ALL)
     result = host.add("a", wanted)
     with KernelNetwork(host.namespaces.path("a")) as pod:
         pod.links.change("eth0", **change)
-    with refused(101, told):
+    with refused(101, reported):
         host.check("a", wanted, result)
 
 
@@ -303,13 +303,17 @@ def test_reference_plugin_makes_the_same(host, config, tmp_path):
     keys = {"mac": MAC, "mtu": 1300, "promisc": True, "allmulti": True, "sysctl": SYSCTL, "cniVersion": "1.0.0"}
     found = []
     for pod, programs in (("a", host.programs), ("b", theirs)):
-        told = config(pod, **keys)
-        told["dataDir"] = str(tmp_path / pod)
-        told["prevResult"]["cniVersion"] = "1.0.0"
+        configuration = config(pod, **keys)
+        configuration["dataDir"] = str(tmp_path / pod)
+        configuration["prevResult"]["cniVersion"] = "1.0.0"
         environment = host.environment("ADD", pod)
         done = subprocess.run(
-            [programs / "tuning"], input=json.dumps(told).encode(), env=environment, capture_output=True, check=True
+            [programs / "tuning"],
+            input=json.dumps(configuration).encode(),
+            env=environment,
+            capture_output=True,
+            check=True,
         )
-        (inside,) = (each for each in json.loads(done.stdout)["interfaces"] if each.get("sandbox"))
+        (inside,) = (interface for interface in json.loads(done.stdout)["interfaces"] if interface.get("sandbox"))
         found.append((inside["name"], inside["mac"], seen(host, pod)))
     assert found[0] == found[1]

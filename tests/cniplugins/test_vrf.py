@@ -87,7 +87,7 @@ def test_repeated_add_changes_nothing(host, simulated):
 
 
 @pytest.mark.parametrize(
-    ("keys", "code", "told"),
+    ("keys", "code", "reported"),
     [
         pytest.param({"vrfname": ""}, 7, "vrfname: missing", id="no name"),
         pytest.param({"vrfname": "a/b"}, 7, "vrfname: 'a/b'", id="no name of a link"),
@@ -97,10 +97,10 @@ def test_repeated_add_changes_nothing(host, simulated):
         pytest.param({"prevResult": None}, 7, "prevResult: missing", id="not chained"),
     ],
 )
-def test_invalid_configuration_is_an_error_and_changes_nothing(host, simulated, refused, keys, code, told):
+def test_invalid_configuration_is_an_error_and_changes_nothing(host, simulated, refused, keys, code, reported):
     pod = host.pod("a")
     previous, _ = attached(host)
-    with refused(code, told):
+    with refused(code, reported):
         host.add("a", vrf(host, previous) | keys)
     assert sorted(host.links(pod)) == ["eth0", "lo"]
 

@@ -143,12 +143,12 @@ def test_a_claim_that_holds_nothing_may_go(before, was_released, left):
         pytest.param(claim(WEB), None, id="it is"),
         pytest.param(claim(allocated=False), None, id="there is nothing to reserve"),
         pytest.param(claim(deleting=True), None, id="it is going"),
-        pytest.param(claim(*({**DB, "uid": f"u{each}"} for each in range(256))), None, id="it is full"),
+        pytest.param(claim(*({**DB, "uid": f"u{number}"} for number in range(256))), None, id="it is full"),
     ],
 )
 def test_a_claim_is_reserved_for_a_bound_pod(before, holders):
     changed = claim_rules.reserved(before, pod(node="n1"))
-    assert ([each["uid"] for each in changed["status"]["reservedFor"]] if changed else None) == holders
+    assert ([item["uid"] for item in changed["status"]["reservedFor"]] if changed else None) == holders
 
 
 @pytest.mark.parametrize(

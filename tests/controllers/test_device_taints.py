@@ -99,7 +99,7 @@ def test_the_first_of_all_times_counts_and_all_rules_are_named(seconds):
         )
         for index, each in enumerate(seconds)
     ]
-    expected = Eviction(START + min(seconds), frozenset(each.metadata.uid for each in rules))
+    expected = Eviction(START + min(seconds), frozenset(rule.metadata.uid for rule in rules))
     assert device_taints.eviction_of(claim(), {}, rules) == expected
 
 

@@ -105,11 +105,11 @@ async def make_template(api):
 async def status_of(api, pod="web"):
     """The name of the claim that was generated for a pod, once its status tells."""
 
-    async def told():
+    async def reported():
         statuses = (await api.get(PODS, pod, "default"))["status"].get("resourceClaimStatuses")
         return statuses and statuses[0]["resourceClaimName"]
 
-    return await eventually_async(told)
+    return await eventually_async(reported)
 
 
 async def allocate(api, name, *pods, **result):
@@ -117,7 +117,7 @@ async def allocate(api, name, *pods, **result):
     claim = await api.get(CLAIMS, name, "default")
     claim["metadata"]["finalizers"] = [FINALIZER]
     claim = await api.replace(claim)
-    holders = [{"resource": "pods", "name": each["metadata"]["name"], "uid": each["metadata"]["uid"]} for each in pods]
+    holders = [{"resource": "pods", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]} for pod in pods]
     claim["status"] = {"allocation": {"devices": {"results": [{**RESULT, **result}]}}, "reservedFor": holders}
     return await api.replace(claim, subresource="status")
 
@@ -133,10 +133,10 @@ async def absent(api, kind, name):
     await eventually_async(check)
 
 
-async def told(api, reason):
+async def reported(api, reason):
     async def check():
         events = (await api.list(EVENTS, Scope(namespace="default"))).items
-        return [each["message"] for each in events if each["reason"] == reason]
+        return [event["message"] for event in events if event["reason"] == reason]
 
     return await eventually_async(check)
 
@@ -169,7 +169,7 @@ async def test_a_claim_and_its_devices_go_with_the_pod(api):
 
 async def test_a_template_that_comes_late_is_noticed(api):
     await make_pod(api)
-    (message,) = await told(api, "FailedResourceClaimCreation")
+    (message,) = await reported(api, "FailedResourceClaimCreation")
     assert message == (
         'PodResourceClaim nic: resource claim template "fast": resourceclaimtemplates.resource.k8s.io "fast" not found'
     )
@@ -177,7 +177,7 @@ async def test_a_template_that_comes_late_is_noticed(api):
     await make_template(api)
 
     assert (await status_of(api)).startswith("web-nic-")
-    assert len(await told(api, "FailedResourceClaimCreation")) == 1
+    assert len(await reported(api, "FailedResourceClaimCreation")) == 1
 
 
 async def test_a_claim_of_a_pod_that_is_over_is_deleted_though_the_pod_stays(quick):
@@ -200,7 +200,7 @@ async def test_a_manual_claim_is_deallocated_when_its_last_pod_is_finished(quick
     await finish(quick, "one", "Failed")
 
     async def holders():
-        return [each["name"] for each in (await quick.get(CLAIMS, "mine", "default"))["status"].get("reservedFor", ())]
+        return [item["name"] for item in (await quick.get(CLAIMS, "mine", "default"))["status"].get("reservedFor", ())]
 
     async def only_two():
         return await holders() == ["two"]
@@ -242,7 +242,7 @@ async def test_a_pod_that_was_bound_without_a_scheduler_holds_its_claim(quick):
 
     async def reserved():
         claim = await quick.get(CLAIMS, "mine", "default")
-        return pod["metadata"]["uid"] in [each["uid"] for each in claim["status"]["reservedFor"]]
+        return pod["metadata"]["uid"] in [item["uid"] for item in claim["status"]["reservedFor"]]
 
     await eventually_async(reserved)
 
@@ -364,12 +364,12 @@ async def test_a_pod_leaves_a_device_that_is_tainted_by_its_driver(api):
     await api.replace({**noexecute_taints, "spec": slice_of(TAINT)["spec"]})
 
     pod = await leaving(api)
-    (condition,) = [each for each in pod["status"]["conditions"] if each["type"] == "DisruptionTarget"]
+    (condition,) = [condition for condition in pod["status"]["conditions"] if condition["type"] == "DisruptionTarget"]
     assert (condition["reason"], condition["message"]) == (
         "DeletionByDeviceTaintManager",
         "Device Taint manager: deleting due to NoExecute taint",
     )
-    assert await told(api, "DeviceTaintManagerEviction") == ["Marking for deletion"]
+    assert await reported(api, "DeviceTaintManagerEviction") == ["Marking for deletion"]
 
 
 async def condition_of(api):
@@ -407,7 +407,7 @@ async def test_a_pod_that_tolerates_the_taint_keeps_its_device_when_the_rule_goe
     await quick.delete(TAINT_RULES, "r")
 
     async def relented():
-        return "Cancelling deletion" in await told(quick, "DeviceTaintManagerEviction")
+        return "Cancelling deletion" in await reported(quick, "DeviceTaintManagerEviction")
 
     await eventually_async(relented)
     assert "deletionTimestamp" not in (await quick.get(PODS, "web", "default"))["metadata"]

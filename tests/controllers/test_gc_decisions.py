@@ -91,8 +91,8 @@ def test_garbage_collection_decisions(item, owners, dependents, action):
 
 def graph_of(*nodes: PartialObject) -> Graph:
     graph = Graph()
-    for each in nodes:
-        graph.put(each)
+    for node in nodes:
+        graph.put(node)
     graph.complete = True
     return graph
 

@@ -15,7 +15,7 @@ uids = st.sampled_from("abcdef")
 def nodes(draw) -> PartialObject:
     """A uid never changes its kind and namespace."""
     uid = draw(uids)
-    owners = tuple(Owner(uid=each) for each in draw(st.lists(uids, max_size=3, unique=True)))
+    owners = tuple(Owner(uid=item) for item in draw(st.lists(uids, max_size=3, unique=True)))
     kind, namespace = (PODS, "one") if uid in "abc" else (CONFIG_MAPS, "two")
     return PartialObject(kind, Metadata(name=uid, namespace=namespace, uid=uid, owner_references=owners))
 
@@ -23,19 +23,19 @@ def nodes(draw) -> PartialObject:
 @given(st.lists(st.one_of(nodes(), uids), max_size=40))
 def test_indexes_follow_every_change(steps):
     graph, model = Graph(), {}
-    for each in steps:
-        if isinstance(each, PartialObject):
-            assert graph.put(each) == model.get(each.uid)
-            model[each.uid] = each
+    for step in steps:
+        if isinstance(step, PartialObject):
+            assert graph.put(step) == model.get(step.uid)
+            model[step.uid] = step
         else:
-            assert graph.drop(each) == model.pop(each, None)
-    assert {each.uid: each for each in graph.nodes()} == model
+            assert graph.drop(step) == model.pop(step, None)
+    assert {node.uid: node for node in graph.nodes()} == model
     for uid in "abcdef":
         assert graph.dependents(uid) == [
             each for _, each in sorted(model.items()) if any(owner.uid == uid for owner in each.owners)
         ]
     for kind, namespace in ((PODS, "one"), (CONFIG_MAPS, "two")):
-        of_kind = [each for each in model.values() if each.kind is kind]
+        of_kind = [item for item in model.values() if item.kind is kind]
         assert graph.has(kind) is bool(of_kind)
         assert graph.in_namespace(namespace) == ({resource_of(kind): len(of_kind)} if of_kind else {})
 
@@ -100,7 +100,7 @@ def test_an_object_that_replaced_another_of_its_name_is_found():
     import msgspec
 
     later = {**OBJECT, "metadata": {**OBJECT["metadata"], "uid": "later"}}
-    first, second = (from_json(PODS, msgspec.json.encode(each), whole=True) for each in (OBJECT, later))
+    first, second = (from_json(PODS, msgspec.json.encode(item), whole=True) for item in (OBJECT, later))
     graph = Graph()
     for seen in (first, second):
         graph.put(seen)

@@ -135,13 +135,13 @@ async def make(api, kind, name, *owners, namespace="default", **metadata):
     """An object of a simple kind, owned by others with blocking references."""
     references = [
         {
-            "apiVersion": each["apiVersion"],
-            "kind": each["kind"],
-            "name": each["metadata"]["name"],
-            "uid": each["metadata"]["uid"],
+            "apiVersion": owner["apiVersion"],
+            "kind": owner["kind"],
+            "name": owner["metadata"]["name"],
+            "uid": owner["metadata"]["uid"],
             "blockOwnerDeletion": True,
         }
-        for each in owners
+        for owner in owners
     ]
     meta = {"name": name, "namespace": namespace, "ownerReferences": references, **metadata}
     return await api.create({"apiVersion": kind.api_version, "kind": kind.kind, "metadata": meta})
@@ -159,7 +159,7 @@ async def settled(client) -> None:
 
 
 def owners_of(object_) -> list[str]:
-    return [each["name"] for each in object_["metadata"].get("ownerReferences", [])]
+    return [reference["name"] for reference in object_["metadata"].get("ownerReferences", [])]
 
 
 async def test_dependents_are_deleted_recursively_with_their_owner(working, api):
@@ -233,8 +233,8 @@ async def test_owners_in_a_circle_all_go_and_nothing_spins(working, api, propaga
     await settled(working)
     working.calls.clear()
     await api.delete(CONFIG_MAPS, "one", "default", propagation=propagation)
-    for each in ("one", "two", "three"):
-        await absent(api, CONFIG_MAPS, each)
+    for name in ("one", "two", "three"):
+        await absent(api, CONFIG_MAPS, name)
     await settled(working)
     assert len(working.calls) < 40
 
@@ -316,7 +316,7 @@ async def test_a_namespace_reports_its_blockers_and_is_deleted_after_them(workin
 
     async def explained():
         status = (await api.get(NAMESPACES, "dev"))["status"]
-        rows = {each["type"]: each["message"] for each in status.get("conditions", ())}
+        rows = {condition["type"]: condition["message"] for condition in status.get("conditions", ())}
         remaining = rows.get("NamespaceFinalizersRemaining", "")
         return status["phase"] == "Terminating" and "example.com/hold in 1 resource instances" in remaining
 
@@ -403,7 +403,7 @@ async def test_a_deleted_definition_takes_its_instances_with_it(working, things,
 
     async def explained():
         rows = (await api.get(DEFINITIONS, "things.example.com"))["status"]["conditions"]
-        return any(each["type"] == "Terminating" and each["status"] == "True" for each in rows)
+        return any(row["type"] == "Terminating" and row["status"] == "True" for row in rows)
 
     await eventually_async(explained)
     await settled(working)

@@ -73,7 +73,7 @@ def test_leftovers_without_a_further_event_are_checked_again(left, asked, expect
 
 def test_a_namespaces_conditions_explain_its_blockers():
     left = [seen(PODS, "a"), seen(CONFIG_MAPS, "b", "x/y"), seen(CONFIG_MAPS, "c", "x/y")]
-    rows = {each["type"]: each for each in conditions(progress(left, ["secrets: no"]))}
+    rows = {condition["type"]: condition for condition in conditions(progress(left, ["secrets: no"]))}
     assert rows["NamespaceContentRemaining"] == {
         "type": "NamespaceContentRemaining",
         "status": "True",
@@ -90,7 +90,9 @@ def test_conditions_are_written_only_when_they_change_and_keep_their_times():
     first = with_conditions(namespace("kubernetes"), progress(two), NOW)
     assert with_conditions(first, progress(two), LATER) is None
     second = with_conditions(first, progress(two[:1]), LATER)
-    [row] = [each for each in second["status"]["conditions"] if each["type"] == "NamespaceContentRemaining"]
+    [row] = [
+        condition for condition in second["status"]["conditions"] if condition["type"] == "NamespaceContentRemaining"
+    ]
     assert "1 resource instances" in row["message"]
     assert row["lastTransitionTime"] == NOW
     assert second["status"]["phase"] == "Terminating"

@@ -46,7 +46,7 @@ def taint(key, effect, added=NOW):
 )
 def test_a_node_gets_the_taints_that_follow_from_its_state_and_loses_them_again(state, expected):
     tainted = node_health.tainted(node(**{**GOOD, **state}), NOW)
-    assert tainted["spec"]["taints"] == [taint(*each) for each in expected]
+    assert tainted["spec"]["taints"] == [taint(*item) for item in expected]
     assert node_health.tainted(tainted, "later") is None
     back = {**node(**GOOD), "spec": {"taints": tainted["spec"]["taints"]}}
     assert node_health.tainted(back, NOW)["spec"]["taints"] == []
@@ -70,7 +70,7 @@ def test_a_node_that_goes_from_not_ready_to_unreachable_changes_its_taints():
 
 def test_of_a_silent_node_nothing_is_known():
     silent = node_health.with_unknown_conditions(node(**GOOD, NetworkUnavailable="False"), NOW)
-    rows = {each["type"]: each for each in silent["status"]["conditions"]}
+    rows = {condition["type"]: condition for condition in silent["status"]["conditions"]}
     assert {type_: each["status"] for type_, each in rows.items()} == {
         **dict.fromkeys(GOOD, "Unknown"),
         "NetworkUnavailable": "False",
@@ -84,8 +84,8 @@ def test_of_a_silent_node_nothing_is_known():
 def test_a_node_that_never_reported_has_conditions_that_show_it():
     silent = node_health.with_unknown_conditions(node(), NOW)
     rows = silent["status"]["conditions"]
-    assert {each["type"] for each in rows} == set(GOOD)
-    assert {each["message"] for each in rows} == {"Kubelet never posted node status."}
+    assert {row["type"] for row in rows} == set(GOOD)
+    assert {row["message"] for row in rows} == {"Kubelet never posted node status."}
 
 
 def test_pods_of_a_failing_node_are_not_ready():
@@ -96,7 +96,7 @@ def test_pods_of_a_failing_node_are_not_ready():
 
 
 def tolerations(*given):
-    return [Toleration(**each) for each in given]
+    return [Toleration(**item) for item in given]
 
 
 GONE = Taint(key="gone", effect="NoExecute")
@@ -147,12 +147,12 @@ def test_pods_are_missed_by_the_nodes_that_are_gone():
 
 def test_the_server_is_asked_for_pods_of_other_nodes_only():
     assert selector_of_others(["b", "a"]) == "spec.nodeName!=,spec.nodeName!=a,spec.nodeName!=b"
-    assert selector_of_others(str(each) for each in range(NAMED_NODES + 1)) == "spec.nodeName!="
+    assert selector_of_others(str(number) for number in range(NAMED_NODES + 1)) == "spec.nodeName!="
 
 
 def test_the_oldest_of_too_many_finished_pods_go():
     pods = [pod("new", created=NOW), pod("old", created=THEN), pod("older", created="2025-01-01T00:00:00Z")]
-    assert [each["metadata"]["name"] for each in surplus(pods, 1)] == ["older", "old"]
+    assert [item["metadata"]["name"] for item in surplus(pods, 1)] == ["older", "old"]
     assert surplus(pods, 3) == []
 
 
@@ -173,4 +173,4 @@ def test_a_disruption_is_reported_once():
     once = with_disruption_target(pod("a"), "Why", "because", NOW)
     assert with_disruption_target(once, "Why", "because", "later") is None
     again = with_disruption_target(once, "Other", "because", "later")
-    assert [each["type"] for each in again["status"]["conditions"]] == ["Ready", "DisruptionTarget"]
+    assert [condition["type"] for condition in again["status"]["conditions"]] == ["Ready", "DisruptionTarget"]

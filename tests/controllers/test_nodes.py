@@ -72,34 +72,35 @@ class Office:
         match tidings:
             case Complete():
                 self.graph.complete = True
-                for each in self._all:
-                    each.on_synced()
+                for item in self._all:
+                    item.on_synced()
             case Present(seen):
                 self._saw(self.graph.put(seen), seen)
             case Absent(seen):
                 self._saw(self.graph.drop(seen.uid), None)
 
     def _saw(self, before, now) -> None:
-        for each in self._all:
-            each.on_change(before, now)
+        for item in self._all:
+            item.on_change(before, now)
 
     @contextlib.asynccontextmanager
     async def at_work(self):
-        tasks = [asyncio.create_task(each.run()) for each in self._all]
+        tasks = [asyncio.create_task(item.run()) for item in self._all]
         tasks.append(asyncio.create_task(self._feed.follow(self._tell, frozenset({resource_of(NODES)}))))
         try:
             yield self
         finally:
-            for each in tasks:
-                each.cancel()
+            for task in tasks:
+                task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def pass_(self, seconds: float) -> None:
         """Time passes, and all are awake."""
         for _ in range(round(seconds)):
             self.clock.now += 1
-            for each in self._all:
-                each.timers.fire_due()
+            for item in self._all:
+                item.timers.fire_due()
+            self.life.turns.fire_due()
             await asyncio.sleep(0)
         await self.settled()
 
@@ -154,7 +155,7 @@ async def gone(api, name="web"):
     await becomes(lambda: get(api, PODS, name), None)
 
 
-async def told(api, kind, name, reason):
+async def reported(api, kind, name, reason):
     async def there():
         return reason in await reasons(api, kind, name)
 
@@ -188,7 +189,7 @@ async def join(api, office, name="n1", **spec):
             "spec": {"holderIdentity": name},
         }
     )
-    await told(api, "Node", name, "RegisteredNode")
+    await reported(api, "Node", name, "RegisteredNode")
     await office.settled()
 
 
@@ -227,18 +228,18 @@ async def get(api, kind, name, namespace="default"):
 
 async def reasons(api, kind, name):
     found = (await api.list(EVENTS)).items
-    about = [each for each in found if (each["involvedObject"]["kind"], each["involvedObject"]["name"]) == (kind, name)]
-    return [each["reason"] for each in about]
+    about = [item for item in found if (item["involvedObject"]["kind"], item["involvedObject"]["name"]) == (kind, name)]
+    return [item["reason"] for item in about]
 
 
 async def ready(api, kind=NODES, name="n1"):
     rows = (await api.get(kind, name, "default"))["status"]["conditions"]
-    return next(each["status"] for each in rows if each["type"] == "Ready")
+    return next(row["status"] for row in rows if row["type"] == "Ready")
 
 
 async def taints(api, name="n1"):
     found = (await api.get(NODES, name))["spec"].get("taints", ())
-    return [(each["key"].removeprefix("node.kubernetes.io/"), each["effect"]) for each in found]
+    return [(item["key"].removeprefix("node.kubernetes.io/"), item["effect"]) for item in found]
 
 
 async def leaving(api, name="web"):
@@ -249,15 +250,17 @@ async def leaving(api, name="web"):
 
 async def test_a_node_that_falls_silent_is_unreachable_until_it_is_back(office, api):
     await join(api, office)
+    await join(api, office, "n2")
     await run_pod(api)
     await office.pass_(LIMITS.heartbeat_grace - 1)
     assert (await ready(api), await taints(api)) == ("True", [])
+    await renew(api, "n2")
     await office.pass_(2)
     await becomes(lambda: ready(api), "Unknown")
     await becomes(lambda: taints(api), [("unreachable", "NoSchedule"), ("unreachable", "NoExecute")])
     await becomes(lambda: ready(api, PODS, "web"), "False")
-    await told(api, "Node", "n1", "NodeNotReady")
-    await told(api, "Pod", "web", "NodeNotReady")
+    await reported(api, "Node", "n1", "NodeNotReady")
+    await reported(api, "Pod", "web", "NodeNotReady")
     assert not await leaving(api)
     await renew(api)
     await report(api, office)
@@ -285,10 +288,13 @@ async def test_a_node_without_a_lease_lives_by_its_reports(office, api):
 
 
 async def test_a_manually_created_node_becomes_unknown(office, api):
+    await join(api, office, "n2")
     await api.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}})
     await office.settled()
     await becomes(lambda: taints(api), [])
-    await office.pass_(LIMITS.heartbeat_grace + 1)
+    await office.pass_(LIMITS.heartbeat_grace - 1)
+    await renew(api, "n2")
+    await office.pass_(2)
     await becomes(lambda: ready(api), "Unknown")
     await becomes(lambda: taints(api), [("unreachable", "NoSchedule"), ("unreachable", "NoExecute")])
 
@@ -316,8 +322,35 @@ async def test_while_the_api_cannot_be_asked_silence_means_nothing(office, api):
     await becomes(lambda: ready(api), "Unknown")
 
 
+async def test_no_pod_is_evicted_while_no_node_of_any_zone_is_ready(office, api):
+    """As upstream: more likely nodes and API server do not reach each other."""
+    for name in ("n1", "n2"):
+        await join(api, office, name)
+    await report(api, office, Ready="False")
+    await becomes(lambda: taints(api), [("not-ready", "NoSchedule"), ("not-ready", "NoExecute")])
+    await report(api, office, "n2", Ready="False")
+    for name in ("n1", "n2"):
+        await becomes(lambda name=name: taints(api, name), [("not-ready", "NoSchedule")])
+    await report(api, office, "n2")
+    await becomes(lambda: taints(api, "n2"), [])
+    await office.pass_(1 / LIMITS.node_eviction_rate)
+    await becomes(lambda: taints(api), [("not-ready", "NoSchedule"), ("not-ready", "NoExecute")])
+
+
+async def test_nodes_of_a_zone_are_tainted_one_after_the_other(office, api):
+    for name in ("n1", "n2", "n3", "n4"):
+        await join(api, office, name)
+    for name in ("n1", "n2"):
+        await report(api, office, name, Ready="False")
+    await becomes(lambda: taints(api), [("not-ready", "NoSchedule"), ("not-ready", "NoExecute")])
+    assert await taints(api, "n2") == [("not-ready", "NoSchedule")]
+    await office.pass_(1 / LIMITS.node_eviction_rate)
+    await becomes(lambda: taints(api, "n2"), [("not-ready", "NoSchedule"), ("not-ready", "NoExecute")])
+
+
 async def test_a_node_that_is_not_ready_is_tainted_as_long_as_it_is(office, api):
     await join(api, office)
+    await join(api, office, "n2")
     await report(api, office, Ready="False")
     await becomes(lambda: taints(api), [("not-ready", "NoSchedule"), ("not-ready", "NoExecute")])
     await report(api, office)
@@ -350,11 +383,11 @@ async def test_pods_leave_a_node_when_their_patience_is_over(office, api):
     await run_pod(api, "stoic", **tolerating())
     await taint(api, office, TAINT)
     await becomes(lambda: leaving(api, "hasty"), True)
-    assert [await leaving(api, each) for each in ("patient", "stoic")] == [False, False]
-    await told(api, "Pod", "hasty", "TaintManagerEviction")
+    assert [await leaving(api, name) for name in ("patient", "stoic")] == [False, False]
+    await reported(api, "Pod", "hasty", "TaintManagerEviction")
     rows = (await api.get(PODS, "hasty", "default"))["status"]["conditions"]
     assert {"DisruptionTarget": "DeletionByTaintManager"}.items() <= {
-        each["type"]: each.get("reason") for each in rows
+        row["type"]: row.get("reason") for row in rows
     }.items()
     for _ in range(3):
         await renew(api)

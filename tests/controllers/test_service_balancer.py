@@ -123,7 +123,7 @@ def has(cluster, name, *expected):
     return eventually_async(look)
 
 
-def told(cluster, name, *expected):
+def reported(cluster, name, *expected):
     async def look():
         assert set(expected) <= set(await reasons(cluster, name))
         return True
@@ -138,13 +138,13 @@ async def test_addresses_are_given_and_taken_back(cluster):
     stored = await cluster.api.get(SERVICES, "a", "default")
     assert stored["status"]["loadBalancer"]["ingress"] == [{"ip": "192.0.2.1", "ipMode": "VIP"}]
     assert stored["metadata"]["finalizers"] == [FINALIZER]
-    await told(cluster, "a", "EnsuringLoadBalancer", "EnsuredLoadBalancer")
-    await told(cluster, "c", "SyncLoadBalancerFailed")
+    await reported(cluster, "a", "EnsuringLoadBalancer", "EnsuredLoadBalancer")
+    await reported(cluster, "c", "SyncLoadBalancerFailed")
 
     await cluster.api.delete(SERVICES, "a", "default")
     await cluster.gone(SERVICES, "a")
     await has(cluster, "c", "192.0.2.1")
-    await told(cluster, "a", "DeletingLoadBalancer", "DeletedLoadBalancer")
+    await reported(cluster, "a", "DeletingLoadBalancer", "DeletedLoadBalancer")
 
 
 async def test_another_type_releases_the_address(cluster):

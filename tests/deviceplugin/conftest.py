@@ -32,7 +32,7 @@ MS_REC_PRIVATE = 16384 | 1 << 18
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     if "host" not in pyfuncitem.fixturenames:
         return None
-    arguments = {each: pyfuncitem.funcargs[each] for each in pyfuncitem._fixtureinfo.argnames}
+    arguments = {argname: pyfuncitem.funcargs[argname] for argname in pyfuncitem._fixtureinfo.argnames}
 
     def run() -> None:
         syscalls.unshare(syscalls.NEWNET | syscalls.NEWNS)
@@ -56,17 +56,21 @@ class FakeKubelet:
         self.registered: queue.Queue[pb.RegisterRequest] = queue.Queue()
         self.pods: dict[str, dict[str, list[str]]] = {}
         self.lists = 0
+        self.young = False
+        """Whether it seems to have started just now; one that has not reports all its pods."""
         self.refusal = ""
         self._servers: list[grpc.Server] = []
         self._channels: list[grpc.Channel] = []
 
     def start(self) -> None:
-        for each in (self.plugins, self.resources):
-            each.mkdir(parents=True, exist_ok=True)
-        for each in self.plugins.iterdir():
-            if each.is_socket():
-                each.unlink()  # as a kubelet does
+        for item in (self.plugins, self.resources):
+            item.mkdir(parents=True, exist_ok=True)
+        for path in self.plugins.iterdir():
+            if path.is_socket():
+                path.unlink()  # as a kubelet does
         self._serve(self.resources, "v1.PodResourcesLister", {"List": (self._list, resources.ListPodResourcesRequest)})
+        if not self.young:
+            os.utime(self.resources / "kubelet.sock", (0, 0))
         self._serve(self.plugins, "v1beta1.Registration", {"Register": (self._register, pb.RegisterRequest)})
 
     def _serve(self, directory: Path, service: str, methods: dict) -> None:
@@ -84,10 +88,10 @@ class FakeKubelet:
         self._servers.append(server)
 
     def stop(self) -> None:
-        for each in self._channels:
-            each.close()
-        for each in self._servers:
-            each.stop(None).wait()
+        for channel in self._channels:
+            channel.close()
+        for server in self._servers:
+            server.stop(None).wait()
         self._servers, self._channels = [], []
 
     def _register(self, request: pb.RegisterRequest, context: grpc.ServicerContext) -> pb.Empty:
@@ -149,7 +153,7 @@ class FakeClient:
                 response_deserializer=pb.ListAndWatchResponse.FromString,
             )
             self._stream = call(pb.Empty(), timeout=2 * PATIENCE, wait_for_ready=True)
-        return {each.ID: each for each in next(self._stream).devices}
+        return {device.ID: device for device in next(self._stream).devices}
 
     def until(self, **health: str) -> dict[str, pb.Device]:
         """Lists, until one says this of these devices; names with '_' stand for those with '-'."""
@@ -213,15 +217,15 @@ class Host:
 
     def records(self, pool: str) -> dict:
         found = (self.state / "pools" / pool).glob("*.json")
-        return {each.stem: json.loads(each.read_text())["record"] for each in found}
+        return {item.stem: json.loads(item.read_text())["record"] for item in found}
 
     def end(self) -> None:
         if self.process is not None and self.process.poll() is None:
             self.process.kill()
             self.process.wait(PATIENCE)
         self.kubelet.stop()
-        for each in self.namespaces.list():
-            self.namespaces.remove(each.name)
+        for namespace in self.namespaces.list():
+            self.namespaces.remove(namespace.name)
         if self.process is not None:
             sys.stdout.write(self.log.read_text())  # seen beside a failure
 

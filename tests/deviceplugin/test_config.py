@@ -132,27 +132,27 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize(("found", "told"), BAD.values(), ids=BAD)
-def test_a_file_that_cannot_be_used_is_refused_by_key_and_reason(found, told):
-    with pytest.raises(BadConfig, match=told):
+@pytest.mark.parametrize(("found", "reported"), BAD.values(), ids=BAD)
+def test_a_file_that_cannot_be_used_is_refused_by_key_and_reason(found, reported):
+    with pytest.raises(BadConfig, match=reported):
         config(found)
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         pytest.param("pools: [", "is not YAML", id="no YAML"),
         pytest.param("pools: []\npools: []", "pools is there twice", id="a key twice"),
         pytest.param("pools:\n- name: Fast\n  files: {paths: [/dev/net/tun]}", "'Fast' cannot end", id="a bad pool"),
     ],
 )
-def test_command_reports_an_invalid_file_in_one_line(tmp_path, capsys, text, told):
+def test_command_reports_an_invalid_file_in_one_line(tmp_path, capsys, text, reported):
     path = tmp_path / "pools.yaml"
     path.write_text(text)
     assert main(["device-plugin", "--config", str(path), "--check"]) == 1
     said = capsys.readouterr().err
     assert said.count("\n") == 1
-    assert told in said
+    assert reported in said
 
 
 def test_the_command_checks_a_file_without_running(tmp_path, capsys):

@@ -39,7 +39,7 @@ def nic(host):
 
 
 def same(host, link, before):
-    return any(each["ifname"] == link for each in host.ip("link show")) and host.dump(link) == before
+    return any(item["ifname"] == link for item in host.ip("link show")) and host.dump(link) == before
 
 
 def test_plugin_killed_before_registration_starts_again(host, nic):
@@ -185,7 +185,7 @@ def test_plugin_killed_while_it_makes_links_leaves_no_orphans(host, nic, pool, s
     host.kubelet.wait_registered()
     host.kubelet.plugin(pool["name"]).until(**dict.fromkeys(names, "Healthy"))
     assert host.stop() == 0
-    assert {each["ifname"] for each in host.ip("link show")} == {"lo", "nic0", "far1", "br0"}
+    assert {item["ifname"] for item in host.ip("link show")} == {"lo", "nic0", "far1", "br0"}
 
 
 def test_cdi_file_of_an_unanswered_allocation_is_removed(host, nic):

@@ -187,6 +187,18 @@ def test_end_of_a_namespace_does_not_mean_that_its_links_are_deleted():
     assert where.away("elsewhere") == Elsewhere()
 
 
+def test_virtual_links_end_with_their_namespace():
+    where = LinkLocations()
+    for key, ifindex, kind in (("card", 5, ""), ("virtual", 6, "veth")):
+        where.at_home(key, ifindex)
+        moved = link(ifindex)._replace(kind=kind)
+        where.learn([LinkEvent(moved, gone=True, went=(0, ifindex)), LinkEvent(moved, netns=0)])
+    where.learn([NamespaceEnded(0)])
+    assert not where.deleted("card")
+    assert where.away("card") == Elsewhere()
+    assert where.deleted("virtual")
+
+
 def test_deletion_is_distinguished_from_a_move():
     where = LinkLocations()
     where.at_home("free", 5)

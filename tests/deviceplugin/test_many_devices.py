@@ -27,12 +27,12 @@ def test_ten_thousand_entries_follow_their_file(host, record_property):
     path.unlink()
     found = plugin.next()
     took = time.monotonic() - begun
-    assert {each.health for each in found.values()} == {"Unhealthy"}
+    assert {item.health for item in found.values()} == {"Unhealthy"}
     record_property("milliseconds", round(took * 1000))
     path.symlink_to("/dev/null")
     plugin.until(many_9999="Healthy")
     answer = plugin.allocate(*(f"many-{number}" for number in range(0, MANY, 97)))
-    assert [each.host_path for each in answer.devices] == [str(path)]
+    assert [device.host_path for device in answer.devices] == [str(path)]
 
 
 def test_twenty_pods_that_come_and_go_never_share_a_device(host):
@@ -50,7 +50,7 @@ def test_twenty_pods_that_come_and_go_never_share_a_device(host):
     for name in names:
         host.namespaces.remove(name)  # as when a pod's namespace ends: virtual links end with it
         del host.kubelet.pods[name]
-    eventually(lambda: set(names) <= {each["ifname"] for each in host.ip("link show")})
+    eventually(lambda: set(names) <= {item["ifname"] for item in host.ip("link show")})
     eventually(lambda: host.kubelet.plugin("pv").next()["pv19"].health == "Healthy")
 
 
@@ -77,23 +77,23 @@ class Exhausted(inotify.Inotify):
 
 async def test_directories_are_looked_at_when_the_kernel_has_no_more_watches(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(inotify, "Inotify", Exhausted)
-    told = directory_watch.changes([tmp_path], poll=0.001)
+    result = directory_watch.changes([tmp_path], poll=0.001)
     for _ in range(3):
-        await anext(told)
-    await told.aclose()
-    assert [each.message for each in caplog.records] == ["cannot use inotify; polling directories"]
+        await anext(result)
+    await result.aclose()
+    assert [record.message for record in caplog.records] == ["cannot use inotify; polling directories"]
 
 
 async def test_a_directory_that_comes_later_is_waited_for(tmp_path):
-    told = directory_watch.changes([tmp_path / "a" / "b"], poll=60.0)
-    await anext(told)
+    result = directory_watch.changes([tmp_path / "a" / "b"], poll=60.0)
+    await anext(result)
     (tmp_path / "a").mkdir()
-    await anext(told)
+    await anext(result)
     (tmp_path / "a" / "b").mkdir()
-    await anext(told)
+    await anext(result)
     (tmp_path / "a" / "b" / "c").touch()
-    await anext(told)
-    await told.aclose()
+    await anext(result)
+    await result.aclose()
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["asked after", "asked before"])

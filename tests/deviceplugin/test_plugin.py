@@ -1,6 +1,8 @@
 """The plugin's process, on a host of its own, beside a kubelet that is plain grpcio."""
 
 import json
+import os
+import subprocess
 
 import grpc
 import pytest
@@ -38,7 +40,7 @@ def as_before(host, link, before):
     found = [None]
 
     def same():
-        there = [each for each in host.ip("link show") if each["ifname"] == link]
+        there = [item for item in host.ip("link show") if item["ifname"] == link]
         found[0] = host.dump(link) if there else None
         return found[0] == before
 
@@ -52,11 +54,11 @@ def test_pools_are_registered_and_listed(host):
     host.ip("link add br0 up type bridge")
     host.kubelet.start()
     host.start([TUN, VETHS])
-    told = {each.resource_name: each for each in (host.kubelet.wait_registered(), host.kubelet.wait_registered())}
-    assert sorted(told) == ["net.podwire.dev/tun", "net.podwire.dev/veths"]
-    assert told["net.podwire.dev/tun"].version == "v1beta1"
-    assert told["net.podwire.dev/tun"].endpoint == "podwire-tun.sock"
-    assert not told["net.podwire.dev/tun"].options.get_preferred_allocation_available
+    document = {item.resource_name: item for item in (host.kubelet.wait_registered(), host.kubelet.wait_registered())}
+    assert sorted(document) == ["net.podwire.dev/tun", "net.podwire.dev/veths"]
+    assert document["net.podwire.dev/tun"].version == "v1beta1"
+    assert document["net.podwire.dev/tun"].endpoint == "podwire-tun.sock"
+    assert not document["net.podwire.dev/tun"].options.get_preferred_allocation_available
     listed = host.kubelet.plugin("tun").next()
     assert {name: each.health for name, each in listed.items()} == {f"tun-{n}": "Healthy" for n in range(3)}
     assert sorted(host.kubelet.plugin("veths").until(pv0="Healthy", pv1="Healthy")) == ["pv0", "pv1"]
@@ -69,7 +71,7 @@ def test_device_file_is_allocated_with_its_variable_and_permissions(host):
     host.start([TUN])
     host.kubelet.wait_registered()
     answer = host.kubelet.plugin("tun").allocate("tun-1")
-    assert [(each.container_path, each.host_path, each.permissions) for each in answer.devices] == [
+    assert [(device.container_path, device.host_path, device.permissions) for device in answer.devices] == [
         ("/dev/net/tun", "/dev/net/tun", "rw")
     ]
     assert answer.envs["PODWIRE_DEVICE_TUN"] == "/dev/net/tun"
@@ -77,20 +79,20 @@ def test_device_file_is_allocated_with_its_variable_and_permissions(host):
 
 
 @pytest.mark.parametrize(
-    ("ids", "code", "told"),
+    ("ids", "code", "reported"),
     [
         pytest.param(["tun-9"], "FAILED_PRECONDITION", "tun-9: is not a device of the pool tun", id="unknown"),
         pytest.param(["tun-1", "tun-1"], "INVALID_ARGUMENT", "tun-1 is requested twice", id="twice"),
     ],
 )
-def test_unusable_device_is_refused_by_name(host, ids, code, told):
+def test_unusable_device_is_refused_by_name(host, ids, code, reported):
     host.kubelet.start()
     host.start([TUN])
     host.kubelet.wait_registered()
     with pytest.raises(grpc.RpcError) as refused:
         host.kubelet.plugin("tun").allocate(*ids)
     assert refused.value.code().name == code
-    assert told in refused.value.details()
+    assert reported in refused.value.details()
 
 
 def test_device_file_that_disappears_and_returns_is_reported(host):
@@ -263,16 +265,16 @@ def test_made_links_are_replaced_when_they_return(host, nics, pool):
     host.move_in(name, pod)
     answer = plugin.allocate(name)
     assert answer.envs[f"PODWIRE_DEVICE_{pool['name'].upper()}"] == name
-    assert [each.host_path for each in answer.devices] == (["/dev/net/tun"] if make["kind"] == "tap" else [])
+    assert [device.host_path for device in answer.devices] == (["/dev/net/tun"] if make["kind"] == "tap" else [])
     host.move_out(pod, "eth0", name)
 
     def anew():
-        found = [each for each in host.ip("link show") if each["ifname"] == name]
+        found = [item for item in host.ip("link show") if item["ifname"] == name]
         return found and found[0]["ifindex"] != first["ifindex"] and found[0].get("ifalias") == first["ifalias"]
 
     eventually(anew)
     assert host.stop() == 0
-    left = {each["ifname"] for each in host.ip("link show")}
+    left = {item["ifname"] for item in host.ip("link show")}
     assert other not in left
 
 
@@ -290,7 +292,7 @@ def test_made_link_that_ended_with_its_pod_is_replaced_when_the_pod_is_gone(host
     host.inside(pod, "ip", "link", "del", "eth0")
     plugin.until(pv0="Unhealthy", pv1="Healthy")
     host.kubelet.wait_until_asked()
-    assert "pv0" not in {each["ifname"] for each in host.ip("link show")}
+    assert "pv0" not in {item["ifname"] for item in host.ip("link show")}
     del host.kubelet.pods["web"]
     plugin.until(pv0="Healthy", pv1="Healthy")
 
@@ -353,10 +355,10 @@ def test_cdi_file_exists_while_a_pod_has_the_device(host, nics):
     host.kubelet.plugin("nics").until(nic0="Healthy")
     host.kubelet.pods["web"] = {NIC: ["nic0"], "net.podwire.dev/tun": ["tun-0"]}
     tun, nic = host.kubelet.plugin("tun").allocate("tun-0"), host.kubelet.plugin("nics").allocate("nic0")
-    assert [each.name for each in tun.cdi_devices] == ["net.podwire.dev/tun=tun-0"]
-    assert [each.name for each in nic.cdi_devices] == ["net.podwire.dev/nics=nic0"]
+    assert [device.name for device in tun.cdi_devices] == ["net.podwire.dev/tun=tun-0"]
+    assert [device.name for device in nic.cdi_devices] == ["net.podwire.dev/nics=nic0"]
     assert not tun.devices
-    specs = {json.loads(each.read_text())["kind"]: json.loads(each.read_text()) for each in host.cdi.iterdir()}
+    specs = {json.loads(path.read_text())["kind"]: json.loads(path.read_text()) for path in host.cdi.iterdir()}
     assert specs["net.podwire.dev/tun"] == {
         "cdiVersion": "0.5.0",
         "kind": "net.podwire.dev/tun",
@@ -377,6 +379,67 @@ def test_cdi_file_exists_while_a_pod_has_the_device(host, nics):
     eventually(lambda: not list(host.cdi.iterdir()))
 
 
+def edits(host):
+    """The container edits of the only CDI file."""
+    [file] = host.cdi.iterdir()
+    return json.loads(file.read_text())["devices"][0]["containerEdits"]
+
+
+def allocated_by_cdi(host, nics):
+    nics("nic0")
+    host.kubelet.start()
+    host.start([NICS | {"cdi": True}])
+    host.kubelet.wait_registered()
+    plugin = host.kubelet.plugin("nics")
+    plugin.until(nic0="Healthy")
+    host.kubelet.pods["web"] = {NIC: ["nic0"]}
+    plugin.allocate("nic0")
+    return plugin
+
+
+def test_cdi_file_of_a_link_that_is_in_the_pod_checks_it_instead_of_moving_it(host, nics):
+    """A container that restarts gets the same CDI device, without another Allocate."""
+    allocated_by_cdi(host, nics)
+    pod = host.namespaces.create("pod").path
+    host.move_in("nic0", pod, "nic0")
+    eventually(lambda: "netDevices" not in edits(host))
+    [hook] = edits(host)["hooks"]
+    assert hook["args"] == [f"{host.state}/bin/podwire-device-in-pod", "has-link", "nic0"]
+    state = f'{{"pid": {os.getpid()}}}'
+    inside = ["nsenter", f"--net={pod}", "sh", "-c", f'echo "{{\\"pid\\": $$}}" | {" ".join(hook["args"])}']
+    assert subprocess.run(inside, check=False, timeout=60).returncode == 0
+    assert subprocess.run(hook["args"], input=state, text=True, check=False, timeout=60).returncode == 1
+    host.move_out(pod, "nic0", "nic0")
+    eventually(lambda: "netDevices" in edits(host))
+
+
+def test_virtual_link_that_ended_with_its_pod_is_unhealthy_at_once(host, nics):
+    plugin = allocated_by_cdi(host, nics)
+    pod = host.namespaces.create("pod").path
+    host.move_in("nic0", pod, "nic0")
+    eventually(lambda: "hooks" in edits(host))
+    host.namespaces.remove("pod")
+    plugin.until(nic0="Unhealthy")
+    with pytest.raises(grpc.RpcError, match="nic0 was deleted"):
+        plugin.allocate("nic0")
+
+
+def test_devices_of_pods_that_a_young_kubelet_does_not_report_yet_are_kept(host, nics):
+    allocated_by_cdi(host, nics)
+    host.kubelet.wait_until_asked()
+    host.kubelet.stop()
+    host.kubelet.pods.clear()
+    host.kubelet.young = True
+    host.kubelet.start()
+    host.kubelet.wait_registered()
+    host.kubelet.wait_until_asked()
+    assert list(host.cdi.iterdir())
+    host.kubelet.pods["web"] = {NIC: ["nic0"]}
+    host.kubelet.wait_until_asked()
+    host.kubelet.pods.clear()
+    eventually(lambda: not list(host.cdi.iterdir()))
+
+
 def test_hardware_is_known_by_its_pci_address_and_its_numa_node(host, nics, pci_tree):
     nics("nic0", "nic1", "nic2")
     sysfs = pci_tree({"nic0": ("0000:3b:02.0", 1), "nic1": ("0000:3b:02.1", 1), "nic2": ("0000:5e:00.0", 0)})
@@ -387,10 +450,10 @@ def test_hardware_is_known_by_its_pci_address_and_its_numa_node(host, nics, pci_
     host.start(pools, "--sysfs", str(sysfs))
     host.kubelet.wait_registered()
     plugin = host.kubelet.plugin("vfs")
-    told = plugin.next()
-    while any(each.health != "Healthy" for each in told.values()):
-        told = plugin.next()
-    assert {name: [node.ID for node in each.topology.nodes] for name, each in told.items()} == {
+    result = plugin.next()
+    while any(item.health != "Healthy" for item in result.values()):
+        result = plugin.next()
+    assert {name: [node.ID for node in each.topology.nodes] for name, each in result.items()} == {
         "0000:3b:02.0": [1],
         "0000:3b:02.1": [1],
     }
@@ -427,7 +490,7 @@ def test_nothing_is_handed_out_that_cannot_be_written_down(host, nics):
     assert str(host.cdi) in refused.value.details()
     eventually(lambda: "cannot reconcile devices; retrying" in host.log.read_text())
     host.cdi.unlink()
-    assert [each.name for each in plugin.allocate("nic0").cdi_devices] == ["net.podwire.dev/nics=nic0"]
+    assert [device.name for device in plugin.allocate("nic0").cdi_devices] == ["net.podwire.dev/nics=nic0"]
 
 
 def test_unusable_state_directory_is_reported_in_one_line(host):

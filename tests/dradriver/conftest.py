@@ -18,7 +18,7 @@ def pytest_pyfunc_call(pyfuncitem):
     """Tests of a node run in a thread with a network of its own."""
     if "driver_node" not in pyfuncitem.fixturenames:
         return None
-    arguments = {each: pyfuncitem.funcargs[each] for each in pyfuncitem._fixtureinfo.argnames}
+    arguments = {argname: pyfuncitem.funcargs[argname] for argname in pyfuncitem._fixtureinfo.argnames}
 
     async def whole():
         node = pyfuncitem.funcargs["driver_node"]

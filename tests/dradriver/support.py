@@ -83,33 +83,33 @@ class FakeKubelet:
         found = await self.call(
             socket, "/pluginregistration.Registration/GetInfo", registration.InfoRequest(), registration.PluginInfo
         )
-        told = registration.RegistrationStatus(plugin_registered=True)
+        result = registration.RegistrationStatus(plugin_registered=True)
         path = "/pluginregistration.Registration/NotifyRegistrationStatus"
-        await self.call(socket, path, told, registration.RegistrationStatusResponse)
+        await self.call(socket, path, result, registration.RegistrationStatusResponse)
         return found
 
     async def prepare(self, *claims, version="v1", messages=dra, socket="dra.sock"):
         """By name: CDI ids and devices, or the error."""
-        asked = [messages.Claim(namespace=ns(each), name=name(each), uid=uid(each)) for each in claims]
+        asked = [messages.Claim(namespace=ns(claim), name=name(claim), uid=uid(claim)) for claim in claims]
         answer = await self.call(
             self.directory / "plugins" / DRIVER / socket,
             f"/k8s.io.kubelet.pkg.apis.dra.{version}.DRAPlugin/NodePrepareResources",
             messages.NodePrepareResourcesRequest(claims=asked),
             messages.NodePrepareResourcesResponse,
         )
-        assert set(answer.claims) == {uid(each) for each in claims}
-        return [answer.claims[uid(each)] for each in claims]
+        assert set(answer.claims) == {uid(claim) for claim in claims}
+        return [answer.claims[uid(claim)] for claim in claims]
 
     async def unprepare(self, *claims, socket="dra.sock"):
-        asked = [dra.Claim(namespace=ns(each), name=name(each), uid=uid(each)) for each in claims]
+        asked = [dra.Claim(namespace=ns(claim), name=name(claim), uid=uid(claim)) for claim in claims]
         answer = await self.call(
             self.directory / "plugins" / DRIVER / socket,
             "/k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin/NodeUnprepareResources",
             dra.NodeUnprepareResourcesRequest(claims=asked),
             dra.NodeUnprepareResourcesResponse,
         )
-        assert set(answer.claims) == {uid(each) for each in claims}
-        return [answer.claims[uid(each)].error for each in claims]
+        assert set(answer.claims) == {uid(claim) for claim in claims}
+        return [answer.claims[uid(claim)].error for claim in claims]
 
 
 def name(object_):
@@ -129,7 +129,7 @@ def netns_of(sandbox):
 
 
 def reserved_for(pods):
-    return [{"resource": "pods", "name": name(each), "uid": uid(each)} for each in pods]
+    return [{"resource": "pods", "name": name(pod), "uid": uid(pod)} for pod in pods]
 
 
 class Node:
@@ -160,8 +160,8 @@ class Node:
             try:
                 yield
             finally:
-                for each in self.namespaces.list():
-                    self.namespaces.remove(each.name)
+                for namespace in self.namespaces.list():
+                    self.namespaces.remove(namespace.name)
 
     def options(self, **more):
         return Options(
@@ -187,20 +187,20 @@ class Node:
         try:
             ready = asyncio.ensure_future(driver.plugin.ready.wait())
             done, _ = await asyncio.wait([ready, *tasks], return_when=asyncio.FIRST_COMPLETED)
-            for each in done - {ready}:
-                each.result()
+            for item in done - {ready}:
+                item.result()
             self.driver = driver
             yield driver
         finally:
-            for each in tasks:
-                each.cancel()
-                await asyncio.wait([each])
+            for task in tasks:
+                task.cancel()
+                await asyncio.wait([task])
             parts.answer_lock.release()
             parts.inventory.close()
             parts.attachments.close()
-        for each in tasks:
-            if not each.cancelled() and each.exception():
-                raise each.exception()
+        for task in tasks:
+            if not task.cancelled() and task.exception():
+                raise task.exception()
 
     # Links.
 
@@ -215,15 +215,15 @@ class Node:
 
     def links_in(self, sandbox):
         """Names of all but the loopback."""
-        return sorted(each["ifname"] for each in self.inside(sandbox, "link show") if each["ifname"] != "lo")
+        return sorted(item["ifname"] for item in self.inside(sandbox, "link show") if item["ifname"] != "lo")
 
     def veth(self, link="lan1", *addresses):
         """A link whose other end stays on the host."""
         self.ip(f"link add {link} type veth peer name {link}p")
         self.ip(f"link set {link} up")
         self.ip(f"link set {link}p up")
-        for each in addresses:
-            self.ip(f"addr add {each} dev {link}")
+        for address in addresses:
+            self.ip(f"addr add {address} dev {link}")
         return link
 
     # Objects.
@@ -233,7 +233,7 @@ class Node:
 
         async def look():
             listed = (await self.api.list(SLICES)).items
-            return [each for of in listed for each in of["spec"].get("devices") or () if each["name"] == device]
+            return [item for of in listed for item in of["spec"].get("devices") or () if item["name"] == device]
 
         return (await eventually_async(look, explain=lambda: f"{device} is offered"))[0]
 
@@ -265,7 +265,9 @@ class Node:
         made = await self.api.create(object_)
         if not devices:
             return made
-        results = [{"request": request, "driver": driver, "pool": NODE, "device": each, **result} for each in devices]
+        results = [
+            {"request": request, "driver": driver, "pool": NODE, "device": device, **result} for device in devices
+        ]
         allocation = {"devices": {"results": results}}
         if config:
             allocation["devices"]["config"] = [{"source": "FromClaim", **config}]
@@ -280,12 +282,14 @@ class Node:
     async def status(self, claim):
         return (await self.api.get(CLAIMS, name(claim), ns(claim))).get("status", {}).get("devices", [])
 
-    async def told(self, claim, status, reason):
+    async def reported(self, claim, status, reason):
         """The claim's devices in its status, once Ready is so of the first of them."""
 
         async def look():
             devices = await self.status(claim)
-            found = [each for device in devices for each in device["conditions"] if each["type"] == "Ready"]
+            found = [
+                condition for device in devices for condition in device["conditions"] if condition["type"] == "Ready"
+            ]
             return devices if found and (found[0]["status"], found[0]["reason"]) == (status, reason) else None
 
         return await eventually_async(look, explain=lambda: f"{name(claim)} is {status}, {reason}")
@@ -293,7 +297,7 @@ class Node:
     async def events(self, reason):
         """About what, and the message."""
         listed = (await self.api.list(EVENTS, Scope(namespace="default"))).items
-        return sorted((each["involvedObject"]["kind"], each["message"]) for each in listed if each["reason"] == reason)
+        return sorted((item["involvedObject"]["kind"], item["message"]) for item in listed if item["reason"] == reason)
 
     async def both_events(self, reason):
         """Once there is one of the pod and one of the claim."""
@@ -312,8 +316,8 @@ class Node:
 
     async def claimed(self, *devices, pod="pod", **claim):
         """A pod and its claim for these devices, once they are offered."""
-        for each in devices:
-            await self.offered(each)
+        for device in devices:
+            await self.offered(device)
         owner = await self.pod(pod)
         return owner, await self.claim(*devices, pods=[owner], **claim)
 

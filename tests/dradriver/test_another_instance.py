@@ -23,9 +23,9 @@ async def test_no_call_hangs_while_another_instance_has_the_lock(driver_node):
     node.veth("lan2")
     async with node.driving(instance_limits=InstanceLimits(prepare=0.2, hook=0.2, report=0.0)) as driver:
         await node.kubelet.register()
-        for each in ("lan1", "lan2"):
-            await node.offered(each)
-        pods = [await node.pod(each) for each in ("first", "second")]
+        for item in ("lan1", "lan2"):
+            await node.offered(item)
+        pods = [await node.pod(name) for name in ("first", "second")]
         first = await node.claim("lan1", name_="first", pods=pods[:1], interface=NET1)
         second = await node.claim("lan2", name_="second", pods=pods[1:], interface=NET1)
         await node.kubelet.prepare(first)

@@ -27,7 +27,7 @@ def test_runtime_finds_the_cdi_device_that_the_kubelet_names(tmp_path, files):
     files.write(UID, PARTS, tmp_path / "attached")
     edits = Registry([tmp_path / "cdi"]).resolve([device_id(UID, "nic")])
     assert edits["env"] == ["A=net1"]
-    assert [each["containerPath"] for each in edits["mounts"]] == ["/c"]
+    assert [mount["containerPath"] for mount in edits["mounts"]] == ["/c"]
     (hook,) = edits["hooks"]
     assert (hook["hookName"], hook["path"]) == ("createRuntime", "/bin/shim")
     assert list(hook["args"]) == ["/bin/shim", "attached", str(tmp_path / "attached")]
@@ -49,12 +49,12 @@ def test_the_same_again_is_not_written_again(tmp_path, files):
 
 
 def test_after_a_boot_cdi_files_are_restored_and_orphans_removed(tmp_path, files):
-    for each in ("one", "two"):
-        files.write(each, PARTS, tmp_path / "attached")
-    for each in (tmp_path / "cdi").iterdir():
-        each.unlink()
+    for item in ("one", "two"):
+        files.write(item, PARTS, tmp_path / "attached")
+    for item in (tmp_path / "cdi").iterdir():
+        item.unlink()
     files.keep_only({"one"})
-    assert [each.name for each in (tmp_path / "cdi").iterdir()] == ["net.podwire.dev-claim@one.json"]
+    assert [path.name for path in (tmp_path / "cdi").iterdir()] == ["net.podwire.dev-claim@one.json"]
     files.keep_only(set())
     assert list((tmp_path / "cdi").iterdir()) == []
     files.remove("never there")
@@ -78,9 +78,9 @@ def test_metadata_file_describes_devices_and_their_network(tmp_path):
     files.write(CLAIM, "nic", [DeviceMetadata(pool="node-1", device="lan1", attributes={})])
     path = files.write(CLAIM, "nic", [described])
     assert files.write(CLAIM, "nic", [described]) == path
-    told = json.loads(path.read_text())
-    assert told["metadata"] == {"name": "lan", "namespace": "default", "uid": UID, "generation": 2}
-    (device,) = told["requests"][0]["devices"]
+    output = json.loads(path.read_text())
+    assert output["metadata"] == {"name": "lan", "namespace": "default", "uid": UID, "generation": 2}
+    (device,) = output["requests"][0]["devices"]
     assert device["networkData"] == {
         "interfaceName": "net1",
         "hardwareAddress": "02:00:00:00:00:01",

@@ -69,9 +69,9 @@ async def test_it_registers_as_a_device_plugin_of_many_places(driver_node):
                 response_deserializer=pb.ListAndWatchResponse.FromString,
             )
             call = stream(pb.Empty())
-            told = await call.read()
-            assert len(told.devices) == 256
-            assert {each.health for each in told.devices} == {"Healthy"}
+            result = await call.read()
+            assert len(result.devices) == 256
+            assert {device.health for device in result.devices} == {"Healthy"}
             registration = node.kubelet.directory / "plugins_registry/net.podwire.dev-chardev-reg.sock"
             before = made(registration)
             call.cancel()
@@ -92,7 +92,7 @@ async def test_a_container_gets_the_character_devices_of_its_pods_claim(driver_n
         _, claim = await with_tap(node)
         kubelet.pods["router"] = ["chardev-3"]
         handed = await allocate(node, "chardev-3")
-        assert [(each.host_path, each.permissions) for each in handed.devices] == [("/dev/net/tun", "rw")]
+        assert [(device.host_path, device.permissions) for device in handed.devices] == [("/dev/net/tun", "rw")]
         assert handed.envs == {"PODWIRE_CHARACTER_DEVICES": "/dev/net/tun"}
         await node.kubelet.unprepare(claim)
 
@@ -132,7 +132,7 @@ async def test_containers_of_a_pod_get_its_character_devices_from_nri_too(driver
         await node.host.run_pod_sandbox(sandbox)
         container = nri_pb2.Container(id="c1", pod_sandbox_id=sandbox.id)
         adjusted = await node.host.create_container(sandbox, container)
-        assert [each.path for each in adjusted.adjust.linux.devices] == ["/dev/net/tun"]
+        assert [device.path for device in adjusted.adjust.linux.devices] == ["/dev/net/tun"]
         has = nri_pb2.Container(id="c2", pod_sandbox_id=sandbox.id)
         has.linux.devices.add(path="/dev/net/tun", type="c", major=10, minor=200)
         assert not (await node.host.create_container(sandbox, has)).adjust.linux.devices
@@ -150,12 +150,12 @@ async def test_a_claim_can_ask_for_character_devices_beside_its_interface(driver
         pod, _ = await node.prepared("lan1", interface=ASKS)
         kubelet.pods["pod"] = ["chardev-0"]
         answer = await allocate(node, "chardev-0")
-        assert [(each.host_path, each.permissions) for each in answer.devices] == [("/dev/net/tun", "rw")]
+        assert [(device.host_path, device.permissions) for device in answer.devices] == [("/dev/net/tun", "rw")]
         sandbox = node.sandbox(pod)
         await node.host.run_pod_sandbox(sandbox)
         container = nri_pb2.Container(id="c", pod_sandbox_id=sandbox.id)
         adjusted = await node.host.create_container(sandbox, container)
-        assert [each.path for each in adjusted.adjust.linux.devices] == ["/dev/net/tun"]
+        assert [device.path for device in adjusted.adjust.linux.devices] == ["/dev/net/tun"]
         await node.host.stop_pod_sandbox(sandbox)
 
 

@@ -32,9 +32,9 @@ async def test_the_cdi_file_has_a_hook_that_lets_containers_start_only_after_the
         await node.host.run_pod_sandbox(sandbox)
         assert (await ran(node, hook, sandbox)).returncode == 0
         assert (await ran(node, hook, node.sandbox(pod, "another"))).returncode == 1
-        told = read_json(edits["mounts"][0]["hostPath"])
-        assert told["requests"][0]["devices"][0]["networkData"]["interfaceName"] == "net1"
-        assert told["requests"][0]["devices"][0]["attributes"]["interface"] == {"string": "lan1"}
+        answer = read_json(edits["mounts"][0]["hostPath"])
+        assert answer["requests"][0]["devices"][0]["networkData"]["interfaceName"] == "net1"
+        assert answer["requests"][0]["devices"][0]["attributes"]["interface"] == {"string": "lan1"}
         await node.host.stop_pod_sandbox(sandbox)
         assert (await ran(node, hook, sandbox)).returncode == 1
 
@@ -71,7 +71,7 @@ async def test_container_is_refused_until_its_pod_is_attached_and_gets_the_inter
             await node.host.create_container(sandbox, container)
         await node.host.run_pod_sandbox(sandbox)
         adjusted = await node.host.create_container(sandbox, container)
-        assert {each.key: each.value for each in adjusted.adjust.env} == {"PODWIRE_NETWORK_INTERFACES": "net1"}
+        assert {item.key: item.value for item in adjusted.adjust.env} == {"PODWIRE_NETWORK_INTERFACES": "net1"}
         await node.host.stop_pod_sandbox(sandbox)
 
 

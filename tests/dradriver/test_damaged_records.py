@@ -35,13 +35,13 @@ async def test_damaged_record_is_reported_and_unprepare_removes_it(driver_node, 
     (record,) = (node.root / "state/records").glob("*/*.json")
     record.write_text(record.read_text().replace("net1", "net9") if whole else "")
     async with node.driving() as driver:
-        told = "the record of device br0 was damaged and is quarantined as"
+        result = "the record of device br0 was damaged and is quarantined as"
         if whole:
             events = await node.both_events("NetworkDeviceRecordDamaged")
-            assert all(told in message for _, message in events)
-        assert told in seen_on_host(node.root / "state", claim["metadata"]["uid"]).damaged[0].message
+            assert all(result in message for _, message in events)
+        assert result in seen_on_host(node.root / "state", claim["metadata"]["uid"]).damaged[0].message
         assert "podwire_network_driver_damaged_records 1" in await driver.metrics()
-        assert [each.kind for each in leaked(node) if each.name.endswith(f"{record.name}.damaged")] == [
+        assert [item.kind for item in leaked(node) if item.name.endswith(f"{record.name}.damaged")] == [
             "damaged record"
         ]
         await node.host.stop_pod_sandbox(sandbox)

@@ -25,7 +25,7 @@ SOON = 60.0
 def links(node):
     """All of the host, by name; one that was away has another index."""
     found = sorted(node.ip("addr show"), key=lambda each: each["ifname"])
-    return [{key: value for key, value in each.items() if key not in ("ifindex", "link_index")} for each in found]
+    return [{key: value for key, value in item.items() if key not in ("ifindex", "link_index")} for item in found]
 
 
 async def test_a_whole_link_goes_into_its_pod_and_comes_back(driver_node):
@@ -38,17 +38,17 @@ async def test_a_whole_link_goes_into_its_pod_and_comes_back(driver_node):
         pod, claim = await node.claimed("lan1", interface=NET1)
         (prepared,) = await node.kubelet.prepare(claim)
         assert prepared.error == ""
-        assert [(each.pool_name, each.device_name, list(each.request_names)) for each in prepared.devices] == [
+        assert [(device.pool_name, device.device_name, list(device.request_names)) for device in prepared.devices] == [
             ("node-1", "lan1", ["nic"])
         ]
         sandbox = node.sandbox(pod)
         await node.host.run_pod_sandbox(sandbox)
         assert node.links_in(sandbox) == ["net1"]
-        devices = await node.told(claim, "True", "Attached")
+        devices = await node.reported(claim, "True", "Attached")
         mac = before[0]["address"]
         assert devices[0]["networkData"] == {"interfaceName": "net1", "hardwareAddress": mac, "ips": ["10.7.0.1/24"]}
         await node.host.stop_pod_sandbox(sandbox)
-        devices = await node.told(claim, "False", "Detached")
+        devices = await node.reported(claim, "False", "Detached")
         assert "networkData" not in devices[0]
         assert await node.kubelet.unprepare(claim) == [""]
         assert node.ip("addr show dev lan1") == before
@@ -139,13 +139,13 @@ async def test_of_two_devices_none_is_attached_when_one_cannot_be(driver_node):
         pod = await node.pod()
         claim = await node.claim("lan1", "lan2", pods=[pod])
         (prepared,) = await node.kubelet.prepare(claim)
-        assert [each.device_name for each in prepared.devices] == ["lan1", "lan2"]
+        assert [device.device_name for device in prepared.devices] == ["lan1", "lan2"]
         sandbox = node.sandbox(pod)
         node.inside(sandbox, "link add lan2 type veth")
         with pytest.raises(RpcError, match="device lan2: "):
             await node.host.run_pod_sandbox(sandbox)
         assert links(node) == before
-        await node.told(claim, "False", "AttachFailed")
+        await node.reported(claim, "False", "AttachFailed")
         failed = await node.both_events("NetworkDeviceAttachFailed")
         assert all("device lan2" in message for _, message in failed)
         node.inside(sandbox, "link del lan2")
@@ -181,7 +181,7 @@ async def test_invalid_claim_is_refused_before_anything_is_changed(driver_node):
             assert why in answer.error
             assert not answer.devices
         assert links(node) == before
-        await node.told(claims["interface.mtu"], "False", "PrepareFailed")
+        await node.reported(claims["interface.mtu"], "False", "PrepareFailed")
         events = await eventually_async(lambda: node.events("ClaimPrepareFailed"))
         assert {about for about, _ in events} == {"ResourceClaim"}, "pods hear of it from the kubelet"
 
@@ -208,7 +208,7 @@ async def test_a_device_is_prepared_for_one_claim_and_one_pod(driver_node):
         assert "lan1 is prepared for claim default/claim" in (await node.kubelet.prepare(thief))[0].error
         await node.kubelet.unprepare(claim, thief)
         answers = await node.kubelet.prepare(claim, thief)
-        assert sorted(bool(each.error) for each in answers) == [False, True]  # at once, and one has it
+        assert sorted(bool(answer.error) for answer in answers) == [False, True]  # at once, and one has it
         await node.kubelet.unprepare(claim, thief)
         assert (await node.kubelet.prepare(claim))[0].error == ""
         handed = await node.reserve(claim, other)
@@ -227,7 +227,7 @@ async def test_interfaces_of_one_pod_must_get_along_also_from_several_claims(dri
         first = await node.claim("lan1", name_="first", pods=[pod], interface=NET1)
         second = await node.claim("lan2", name_="second", pods=[pod], interface=NET1)
         answers = await node.kubelet.prepare(first, second)
-        assert all('has "net1" in this pod too' in each.error for each in answers)
+        assert all('has "net1" in this pod too' in answer.error for answer in answers)
         assert (await node.kubelet.prepare(first))[0].error == ""
         assert 'has "net1" in this pod too' in (await node.kubelet.prepare(second))[0].error
 
@@ -242,8 +242,8 @@ async def test_prepared_claim_reports_that_its_pod_waits_for_others(driver_node)
         good = await node.claim("lan1", name_="good", pods=[pod], interface=NET1)
         bad = await node.claim("lan2", name_="bad", pods=[pod], interface={"mtu": 5})
         answers = await node.kubelet.prepare(good, bad)
-        assert [bool(each.error) for each in answers] == [False, True]
-        (device,) = await node.told(good, "False", "Prepared")
+        assert [bool(answer.error) for answer in answers] == [False, True]
+        (device,) = await node.reported(good, "False", "Prepared")
         assert device["conditions"][0]["message"] == "prepared; the pod waits for 1 other claim"
         assert await node.kubelet.unprepare(good, bad) == ["", ""]
 
@@ -272,7 +272,7 @@ async def test_several_pods_have_parts_of_one_shared_link_with_addresses_of_a_po
     async with node.driving():
         await node.offered("up1")
         before = links(node)
-        pods = [await node.pod(f"pod-{each}") for each in (1, 2)]
+        pods = [await node.pod(f"pod-{number}") for number in (1, 2)]
         interface = {"name": "net1", "kind": "macvlan", "addressPool": "lab"}
         shares = [str(uuid.uuid4()) for _ in pods]
         claims = [
@@ -280,18 +280,18 @@ async def test_several_pods_have_parts_of_one_shared_link_with_addresses_of_a_po
             for i, (pod, share) in enumerate(zip(pods, shares, strict=True))
         ]
         answers = await node.kubelet.prepare(*claims)
-        assert [each.error for each in answers] == ["", ""]
-        assert [each.devices[0].share_id for each in answers] == shares
+        assert [answer.error for answer in answers] == ["", ""]
+        assert [answer.devices[0].share_id for answer in answers] == shares
         sandboxes = [node.sandbox(pod, f"sandbox-{i}") for i, pod in enumerate(pods)]
-        for each in sandboxes:
-            await node.host.run_pod_sandbox(each)
-            assert node.links_in(each) == ["net1"]
-        told = [await node.told(each, "True", "Attached") for each in claims]
-        ips = sorted(each[0]["networkData"]["ips"] for each in told)
+        for entry in sandboxes:
+            await node.host.run_pod_sandbox(entry)
+            assert node.links_in(entry) == ["net1"]
+        result = [await node.reported(claim, "True", "Attached") for claim in claims]
+        ips = sorted(item[0]["networkData"]["ips"] for item in result)
         assert ips == [["10.9.0.100/24"], ["10.9.0.101/24"]]
         again = await node.kubelet.prepare(*claims)
         assert again == answers
-        for each in sandboxes:
-            await node.host.stop_pod_sandbox(each)
+        for entry in sandboxes:
+            await node.host.stop_pod_sandbox(entry)
         assert await node.kubelet.unprepare(*claims) == ["", ""]
         assert links(node) == before

@@ -32,7 +32,7 @@ async def ready(node, claim, wanted):
 
     async def look():
         (device,) = await node.status(claim) or [{"conditions": []}]
-        found = {each["type"]: each for each in device["conditions"]}
+        found = {condition["type"]: condition for condition in device["conditions"]}
         if found.get("NetworkReady", {}).get("status") == wanted:
             return {type_: each["reason"] for type_, each in found.items()}
         return None
@@ -46,7 +46,7 @@ async def test_restarted_driver_does_not_repeat_events_of_attached_devices(drive
     node.veth("lan2")
     async with node.driving():
         await node.offered("lan2")
-        pods = [await node.pod(each) for each in ("first", "second")]
+        pods = [await node.pod(name) for name in ("first", "second")]
         claims = [
             await node.claim(device, name_=f"of-{device}", pods=[pod], interface=NET1)
             for device, pod in zip(("lan1", "lan2"), pods, strict=True)
@@ -59,12 +59,12 @@ async def test_restarted_driver_does_not_repeat_events_of_attached_devices(drive
         await driver.plugin.synchronize([first, second], [])
 
         async def look():
-            return [each for each in await node.events("NetworkDeviceAttached") if "lan2" in each[1]]
+            return [event for event in await node.events("NetworkDeviceAttached") if "lan2" in event[1]]
 
         await eventually_async(look)  # that one is new
-        assert [each for each in await node.events("NetworkDeviceAttached") if "lan1" in each[1]] == before
-        for each in (first, second):
-            await node.host.stop_pod_sandbox(each)
+        assert [event for event in await node.events("NetworkDeviceAttached") if "lan1" in event[1]] == before
+        for item in (first, second):
+            await node.host.stop_pod_sandbox(item)
         assert await node.kubelet.unprepare(*claims) == ["", ""]
 
 
@@ -75,10 +75,10 @@ async def test_status_of_a_claim_in_a_pod_stays_while_another_pod_is_refused(dri
         pod, claim = await node.prepared("lan1", interface=NET1)
         sandbox = node.sandbox(pod)
         await node.host.run_pod_sandbox(sandbox)
-        await node.told(claim, "True", "Attached")
+        await node.reported(claim, "True", "Attached")
         await node.reserve(claim, pod, await node.pod("other"))
         assert "in one pod at a time" in (await node.kubelet.prepare(claim))[0].error
         await eventually_async(lambda: node.events("ClaimPrepareFailed"))
         (device,) = await node.status(claim)
-        assert {each["reason"] for each in device["conditions"]} == {"Attached"}
+        assert {condition["reason"] for condition in device["conditions"]} == {"Attached"}
         await node.host.stop_pod_sandbox(sandbox)

@@ -56,7 +56,7 @@ def test_explain_shows_claimed_devices_and_why_they_are_not_attached(claim_, pod
 
 def test_explain_shows_events_of_driver_and_scheduler():
     about = {"uid": "u1", "kind": "ResourceClaim"}
-    told = [
+    result = [
         {
             "involvedObject": about,
             "reason": reason,
@@ -68,7 +68,7 @@ def test_explain_shows_events_of_driver_and_scheduler():
             [("ClaimPrepareFailed", "podwire-network-driver"), ("FailedScheduling", "s"), ("Pulled", "kubelet")], 1
         )
     ]
-    found = lines(claim(), events=told)
+    found = lines(claim(), events=result)
     assert "2026-01-01T00:00:00Z ResourceClaim ClaimPrepareFailed: why" in found
     assert "FailedScheduling" in found
     assert "Pulled" not in found
@@ -136,9 +136,9 @@ UNSEEN = {
 
 @pytest.mark.parametrize(("sight", "says"), UNSEEN.values(), ids=UNSEEN)
 def test_explain_reports_what_it_cannot_read(sight, says):
-    told = "\n".join(explained(allocated(), pods=(), events=(), node="node-1", sight=sight))
-    assert says in told
-    assert "not prepared" not in told
+    result = "\n".join(explained(allocated(), pods=(), events=(), node="node-1", sight=sight))
+    assert says in result
+    assert "not prepared" not in result
 
 
 def test_explain_reports_that_there_is_no_driver_state(tmp_path):
@@ -150,9 +150,9 @@ def test_damaged_records_are_found_by_their_claim(tmp_path):
         (tmp_path / "records/p1").mkdir(parents=True, exist_ok=True)
         (tmp_path / "records/p1" / name).touch()
     damage = DamagedRecords(tmp_path)
-    found = [(each.pod_uid, each.device, each.share_id) for each in damage.list("u1")]
+    found = [(item.pod_uid, item.device, item.share_id) for item in damage.list("u1")]
     assert found == [("p1", "lan1", ""), ("p1", "wifi/0", "s1")]
     assert len(damage.list()) == 3
-    for each in damage.list("u1"):
-        damage.discard(each)
-    assert [each.claim_uid for each in damage.list()] == ["u2"]
+    for entry in damage.list("u1"):
+        damage.discard(entry)
+    assert [item.claim_uid for item in damage.list()] == ["u2"]

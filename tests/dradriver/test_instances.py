@@ -99,10 +99,12 @@ async def test_busy_error_names_the_holder_and_that_it_is_stopped(tmp_path):
             with pytest.raises(Busy) as busy:
                 async with lock.held(patience=0.05):
                     pass
-        told = f"another instance of the driver, process {other.pid} of pod p-other, which is stopped and goes on with"
-        assert told in str(busy.value)
+        result = (
+            f"another instance of the driver, process {other.pid} of pod p-other, which is stopped and goes on with"
+        )
+        assert result in str(busy.value)
         assert str(path) in str(busy.value)
-        assert sum(each.name == "instance lock" for each in threading.enumerate()) == 1
+        assert sum(item.name == "instance lock" for item in threading.enumerate()) == 1
         other.send_signal(signal.SIGCONT)
         other.stdin.close()
         async with asyncio.timeout(PATIENCE), lock.held():
@@ -120,8 +122,8 @@ async def test_waiting_names_the_holder_until_the_lock_is_acquired(tmp_path, cap
             assert f"process {os.getpid()}" in other.waiting
         async with other.held():
             assert other.waiting == ""
-    told = [each.message for each in caplog.records if each.name == "podwire.dradriver"]
-    assert told == ["waiting for another instance", "acquired instance lock after waiting"]
+    result = [record.message for record in caplog.records if record.name == "podwire.dradriver"]
+    assert result == ["waiting for another instance", "acquired instance lock after waiting"]
 
 
 async def test_lock_without_a_holder_name_is_respected(tmp_path):

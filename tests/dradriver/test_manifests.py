@@ -32,8 +32,8 @@ class As:
 async def http(api_server, admin_http):
     """Of a server with everything applied."""
     admin = Client(admin_http)
-    for each in network_driver(Deployment()):
-        await admin.create(each)
+    for item in network_driver(Deployment()):
+        await admin.create(item)
     await eventually_async(lambda: len(api_server.assembled.policies.active.bound) == 2)
     await eventually_async(lambda: allowed(Client(As(admin_http)).list(SLICES)))
     return admin_http
@@ -86,13 +86,13 @@ async def test_driver_may_publish_its_devices_and_read_its_claims(http):
     claim = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": meta}
     await admin.create({**claim, "spec": {"devices": {"requests": requests}}})
     await admin.patch(CLAIMS, "c", {"status": {"allocation": allocated()}}, "default", subresource="status")
-    told = {"driver": DRIVER, "pool": "node-1", "device": "eth1", "networkData": {"interfaceName": "net1"}}
-    applied = {**claim, "status": {"devices": [told]}}
+    document = {"driver": DRIVER, "pool": "node-1", "device": "eth1", "networkData": {"interfaceName": "net1"}}
+    applied = {**claim, "status": {"devices": [document]}}
     found = await driver.apply(applied, field_manager="driver", subresource="status", force=True)
     assert found["status"]["devices"][0]["networkData"]["interfaceName"] == "net1"
     assert (await driver.get(CLAIMS, "c", "default"))["metadata"]["name"] == "c"
     other = Client(As(http, "node-2"))
-    told["networkData"]["interfaceName"] = "net2"
+    document["networkData"]["interfaceName"] = "net2"
     assert "resourceclaims/driver" in await why_not(other.apply(applied, field_manager="driver", subresource="status"))
     event = {"apiVersion": "v1", "kind": "Event", "metadata": {"name": "e", "namespace": "default"}}
     await driver.create({**event, "involvedObject": {"kind": "ResourceClaim", "name": "c", "namespace": "default"}})
@@ -115,14 +115,14 @@ async def test_driver_has_no_other_permissions(http):
         "pods deleted": driver.delete(PODS, "p", "default"),
         "devices allocated": driver.patch(CLAIMS, "c", {"status": {}}, "default", subresource="binding"),
     }
-    told = {name: await why_not(call) for name, call in calls.items()}
-    assert {name: why for name, why in told.items() if f'User "{ACCOUNT}" cannot' not in why} == {}
+    document = {name: await why_not(call) for name, call in calls.items()}
+    assert {name: why for name, why in document.items() if f'User "{ACCOUNT}" cannot' not in why} == {}
 
 
 @pytest.mark.parametrize(("name", "shared"), [("whole.net.podwire.dev", False), ("shared.net.podwire.dev", True)])
 @pytest.mark.parametrize("driver", [DRIVER, "gpu.example.com"])
 def test_each_class_selects_its_devices(name, shared, driver):
-    [found] = [each for each in network_driver(Deployment()) if each["metadata"]["name"] == name]
+    [found] = [item for item in network_driver(Deployment()) if item["metadata"]["name"] == name]
     [selector] = found["spec"]["selectors"]
     program = compile_expression(selector["cel"]["expression"], VARIABLES)
     for device_is in (True, False):
@@ -132,7 +132,7 @@ def test_each_class_selects_its_devices(name, shared, driver):
 
 
 def daemon_set(**settings):
-    [found] = [each for each in network_driver(Deployment(**settings)) if each["kind"] == "DaemonSet"]
+    [found] = [item for item in network_driver(Deployment(**settings)) if item["kind"] == "DaemonSet"]
     return found["spec"]
 
 
@@ -141,7 +141,7 @@ def test_two_instances_can_be_there_at_once(tmp_path):
     assert spec["updateStrategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
     [container] = spec["template"]["spec"]["containers"]
     assert "ports" not in container, "a port of the host keeps a second instance away"
-    assert {each["name"] for each in container["env"]} == {"NODE_NAME", "POD_UID"}
+    assert {item["name"] for item in container["env"]} == {"NODE_NAME", "POD_UID"}
     served = sockets(tmp_path, DRIVER, "u-1").dra
     ready = container["readinessProbe"]["exec"]["command"][-1]
     assert ready == f"test -S {manifests.KUBELET}/{served.relative_to(tmp_path)}".replace("u-1", "$POD_UID")
@@ -149,8 +149,8 @@ def test_two_instances_can_be_there_at_once(tmp_path):
 
 def test_shared_directories_have_the_same_path_in_the_container_and_on_the_host():
     spec = daemon_set()["template"]["spec"]
-    paths = {each["name"]: each["hostPath"]["path"] for each in spec["volumes"] if "hostPath" in each}
-    mounts = {(each["name"], each["mountPath"]) for each in spec["containers"][0]["volumeMounts"]}
+    paths = {volume["name"]: volume["hostPath"]["path"] for volume in spec["volumes"] if "hostPath" in volume}
+    mounts = {(mount["name"], mount["mountPath"]) for mount in spec["containers"][0]["volumeMounts"]}
     assert set(paths.items()) <= mounts
     assert {"plugins_registry", "plugins", "device-plugins", "pod-resources"} <= {
         path.removeprefix("/var/lib/kubelet/") for path in paths.values()
@@ -188,7 +188,7 @@ def test_a_changed_file_is_a_changed_pod():
 
 
 def test_the_systems_own_namespace_is_not_made():
-    kinds = [each["kind"] for each in network_driver(Deployment(namespace="kube-system"))]
+    kinds = [item["kind"] for item in network_driver(Deployment(namespace="kube-system"))]
     assert "Namespace" not in kinds
-    accounts = [each for each in network_driver(Deployment(namespace="net")) if each["kind"] == "ServiceAccount"]
-    assert [each["metadata"]["namespace"] for each in accounts] == ["net"]
+    accounts = [item for item in network_driver(Deployment(namespace="net")) if item["kind"] == "ServiceAccount"]
+    assert [account["metadata"]["namespace"] for account in accounts] == ["net"]

@@ -24,13 +24,13 @@ async def test_metrics_have_requests_phases_and_traffic(driver_node):
         assert driver.not_ready() == []
         _, sandbox = await node.attached("lan1", interface=NET1)
         text = await driver.metrics()
-        for each in (
+        for name in (
             'podwire_network_driver_requests_total{method="NodePrepareResources",status="ok"} 1',
             'podwire_network_driver_phase_duration_seconds_count{phase="attach"} 1',
             "podwire_network_driver_attached_devices 1",
             'podwire_network_driver_interface_receive_bytes_total{namespace="default",pod="pod",claim="claim"',
         ):
-            assert each in text
+            assert name in text
         await node.host.stop_pod_sandbox(sandbox)
 
 
@@ -64,7 +64,7 @@ async def test_kubelet_receives_the_health_of_devices(driver_node):
 async def healthy(call, wanted):
     """Read until the device is as wanted."""
     while True:
-        found = {each.device.device_name: each for each in (await call.read()).devices}
+        found = {item.device.device_name: item for item in (await call.read()).devices}
         if "lan1" in found and found["lan1"].health == wanted:
             return found["lan1"]
 
@@ -92,7 +92,7 @@ async def test_explain_shows_the_stage_of_a_claim(driver_node):
         assert "net1" in await lines()
         node.inside(sandbox, "link del net1")
         await node.host.run_pod_sandbox(sandbox)
-        await node.told(claim, "True", "Attached")
+        await node.reported(claim, "True", "Attached")
         assert "lan1: attached to pod default/pod as net1" in await lines()
         assert "lan1: Ready True, Attached: in pod pod" in await lines()
         await node.host.stop_pod_sandbox(sandbox)

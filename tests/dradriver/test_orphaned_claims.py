@@ -24,7 +24,7 @@ def records(node):
 
 async def unprepared(node, link):
     await eventually_async(lambda: records(node) == [], explain=lambda: str(records(node)))
-    assert [each["ifname"] for each in node.ip(f"link show dev {link}")] == [link]
+    assert [item["ifname"] for item in node.ip(f"link show dev {link}")] == [link]
     await eventually_async(lambda: not list((node.root / "cdi").iterdir()))
 
 
@@ -81,7 +81,7 @@ async def test_links_of_running_and_existing_pods_are_left_alone(driver_node):
 
 
 def is_restored(node, link):
-    return [each for each in node.ip("link show") if each["ifname"] == link and "ifalias" not in each]
+    return [item for item in node.ip("link show") if item["ifname"] == link and "ifalias" not in item]
 
 
 def lose_record(node):

@@ -25,11 +25,12 @@ def offered(device="lan1", *, shared=False):
 
 def claim(*results, name="lan", uid="u1", reserved=("pod",)):
     made = [
-        {"request": "nic", "driver": "net.podwire.dev", "pool": "node-1", "device": "lan1", **each} for each in results
+        {"request": "nic", "driver": "net.podwire.dev", "pool": "node-1", "device": "lan1", **result}
+        for result in results
     ]
     consumers = [
-        {"resource": "pods", "name": each, "uid": f"uid of {each}"} if isinstance(each, str) else each
-        for each in reserved
+        {"resource": "pods", "name": item, "uid": f"uid of {item}"} if isinstance(item, str) else item
+        for item in reserved
     ]
     status = {"allocation": {"devices": {"results": made}}, "reservedFor": consumers} if results else {}
     meta = {"name": name, "namespace": "default", "uid": uid}

@@ -14,7 +14,7 @@ async def test_restarted_driver_attaches_prepared_devices_and_restores_those_of_
         await node.offered("lan2")
         listed = await node.offered("lan1")
         before = node.ip("link show dev lan1")
-        pods = [await node.pod(f"pod-{each}") for each in (1, 2)]
+        pods = [await node.pod(f"pod-{number}") for number in (1, 2)]
         claims = [await node.claim(f"lan{i}", name_=f"claim-{i}", pods=[pods[i - 1]], interface=NET1) for i in (1, 2)]
         await node.kubelet.prepare(*claims)
         ended = node.sandbox(pods[0], "ended")
@@ -32,7 +32,7 @@ async def test_restarted_driver_attaches_prepared_devices_and_restores_those_of_
             "ifindex": 0,
             "link_index": 0,
         }
-        await node.told(claims[1], "True", "Attached")
+        await node.reported(claims[1], "True", "Attached")
         assert (await node.offered("lan1"))["attributes"] == listed["attributes"]
         await node.host.create_container(waiting, pb.Container(id="c", pod_sandbox_id="waiting"))
         await node.host.stop_pod_sandbox(waiting)
@@ -46,8 +46,8 @@ async def test_devices_stay_listed_while_pods_have_them(driver_node):
     async with node.driving():
         listed = await node.offered("lan1")
         _, sandbox = await node.attached("lan1", interface=NET1)
-        for each in (await node.api.list(SLICES)).items:
-            await node.api.delete(SLICES, each["metadata"]["name"])  # as a kubelet does when it starts
+        for item in (await node.api.list(SLICES)).items:
+            await node.api.delete(SLICES, item["metadata"]["name"])  # as a kubelet does when it starts
         await node.kubelet.register()
         assert await node.offered("lan1") == listed
         await node.host.stop_pod_sandbox(sandbox)
@@ -67,14 +67,14 @@ async def test_two_instances_hand_over_without_a_bare_pod(driver_node):
             await node.host.run_pod_sandbox(sandbox)  # both are asked, and it is done once
             container = pb.Container(id="c1", pod_sandbox_id=sandbox.id)
             adjusted = await node.host.create_container(sandbox, container)
-            assert [each.key for each in adjusted.adjust.env] == ["PODWIRE_NETWORK_INTERFACES"]
+            assert [item.key for item in adjusted.adjust.env] == ["PODWIRE_NETWORK_INTERFACES"]
             assert node.links_in(sandbox) == ["net1"]
         again = await node.host.create_container(sandbox, pb.Container(id="c2", pod_sandbox_id=sandbox.id))
-        assert [each.key for each in again.adjust.env] == ["PODWIRE_NETWORK_INTERFACES"]
+        assert [item.key for item in again.adjust.env] == ["PODWIRE_NETWORK_INTERFACES"]
         await node.offered("lan1")
         await node.host.stop_pod_sandbox(sandbox)
         assert await node.kubelet.unprepare(claim, socket="dra-11111111-aaaa.sock") == [""]
-        assert [each["ifname"] for each in node.ip("link show dev lan1")] == ["lan1"]
+        assert [item["ifname"] for item in node.ip("link show dev lan1")] == ["lan1"]
 
 
 async def test_after_a_boot_the_pod_that_had_a_claim_is_answered_the_same_while_another_waits(driver_node):

@@ -23,26 +23,28 @@ def state(reason="Attached", network=NETWORK, device="lan1"):
     return DeviceState(pool="n", device=device, share_id="", reason=reason, message="m", network=network)
 
 
-def claim(uid="u1", devices=("lan1",), told=()):
-    results = [{"driver": "net.podwire.dev", "pool": "n", "device": each, "request": "r"} for each in devices]
-    status = {"allocation": {"devices": {"results": results}}, "devices": list(told)}
+def claim(uid="u1", devices=("lan1",), reported=()):
+    results = [{"driver": "net.podwire.dev", "pool": "n", "device": device, "request": "r"} for device in devices]
+    status = {"allocation": {"devices": {"results": results}}, "devices": list(reported)}
     return {"metadata": {"name": "lan", "namespace": "default", "uid": uid}, "status": status}
 
 
 def test_attached_device_is_ready_with_its_network():
-    (told,) = status_of([state()], {}, 0.0)
-    assert [(each["type"], each["status"]) for each in told["conditions"]] == [
+    (reported,) = status_of([state()], {}, 0.0)
+    assert [(condition["type"], condition["status"]) for condition in reported["conditions"]] == [
         ("Ready", "True"),
         ("NetworkReady", "True"),
     ]
-    assert told["networkData"]["interfaceName"] == "net1"
-    assert "shareID" not in told
+    assert reported["networkData"]["interfaceName"] == "net1"
+    assert "shareID" not in reported
 
 
 def test_device_that_is_not_attached_has_the_reason():
-    (told,) = status_of([state("AttachFailed", None)], {}, 0.0)
-    assert {(each["status"], each["reason"]) for each in told["conditions"]} == {("False", "AttachFailed")}
-    assert "networkData" not in told
+    (reported,) = status_of([state("AttachFailed", None)], {}, 0.0)
+    assert {(condition["status"], condition["reason"]) for condition in reported["conditions"]} == {
+        ("False", "AttachFailed")
+    }
+    assert "networkData" not in reported
 
 
 def test_attached_device_without_lease_has_both_conditions():
@@ -50,19 +52,22 @@ def test_attached_device_without_lease_has_both_conditions():
     here = DeviceState(
         pool="n", device="lan1", share_id="", reason="Attached", message="m", network=NETWORK, network_failure=lost
     )
-    (told,) = status_of([here], {}, 0.0)
-    assert [(each["type"], each["status"], each["reason"], each["message"]) for each in told["conditions"]] == [
+    (reported,) = status_of([here], {}, 0.0)
+    assert [
+        (condition["type"], condition["status"], condition["reason"], condition["message"])
+        for condition in reported["conditions"]
+    ] == [
         ("Ready", "True", "Attached", "m"),
         ("NetworkReady", "False", "LeaseLost", "the lease is lost"),
     ]
-    assert told["networkData"]["interfaceName"] == "net1"
+    assert reported["networkData"]["interfaceName"] == "net1"
 
 
 def test_a_condition_that_is_as_before_is_so_since_then():
     before = status_of([state()], {}, 0.0)
-    times = times_in(claim(told=before))
+    times = times_in(claim(reported=before))
     again = status_of([state(), state(device="lan2")], times, 100.0)
-    assert [each["conditions"][0]["lastTransitionTime"] for each in again] == [
+    assert [item["conditions"][0]["lastTransitionTime"] for item in again] == [
         "1970-01-01T00:00:00Z",
         "1970-01-01T00:01:40Z",
     ]
@@ -152,7 +157,7 @@ async def test_only_the_newest_status_of_allocated_devices_is_written():
     statuses.put(CLAIM, [state(), state(device="not allocated any more")])
     async with running(statuses):
         pass
-    assert [[each["device"] for each in written] for written in api.applied] == [["lan1"]]
+    assert [[item["device"] for item in written] for written in api.applied] == [["lan1"]]
     assert api.applied[0][0]["conditions"][0]["status"] == "True"
 
 
@@ -161,8 +166,8 @@ async def test_events_are_about_the_pod_and_the_claim_and_are_counted():
     events = Recorder(api, SystemClock(), "node-1")
     async with running(events):
         events.report([CLAIM, POD, POD], NORMAL, "NetworkDeviceAttached", "lan1 is net1")
-    assert [each["involvedObject"]["kind"] for each in api.created] == ["ResourceClaim", "Pod"]
-    assert {each["source"]["component"] for each in api.created} == {"podwire-network-driver"}
+    assert [item["involvedObject"]["kind"] for item in api.created] == ["ResourceClaim", "Pod"]
+    assert {item["source"]["component"] for item in api.created} == {"podwire-network-driver"}
     async with running(events):
         events.report([POD], NORMAL, "NetworkDeviceAttached", "lan1 is net1")
     assert api.created[-1]["count"] == 2

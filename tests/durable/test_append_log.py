@@ -17,12 +17,12 @@ def path(tmp_path):
 
 
 def test_the_newest_line_is_the_value(path):
-    for each in range(3):
-        append_log.put(path, b"%d" % each)
-        assert read(path) == each
+    for number in range(3):
+        append_log.put(path, b"%d" % number)
+        assert read(path) == number
     assert path.read_bytes() == b"0\n1\n2"
     assert path.stat().st_mode & 0o777 == 0o600
-    assert [each.name for each in path.parent.iterdir()] == ["value"]
+    assert [item.name for item in path.parent.iterdir()] == ["value"]
 
 
 def test_only_the_first_line_is_fsynced(path, monkeypatch):
@@ -65,9 +65,9 @@ def test_a_log_without_a_whole_line_is_damaged(path, data):
 
 def test_a_long_log_is_rewritten(path):
     lines = [json.dumps(str(number) * 3000).encode() for number in range(9)] * 4
-    for each in lines:
-        append_log.put(path, each)
-        assert path.stat().st_size <= append_log.MAX_BYTES + 2 * len(each)
+    for line in lines:
+        append_log.put(path, line)
+        assert path.stat().st_size <= append_log.MAX_BYTES + 2 * len(line)
     assert read(path) == json.loads(lines[-1])
 
 

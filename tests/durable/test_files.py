@@ -35,7 +35,7 @@ def test_durable_write_fsyncs_file_renames_then_fsyncs_directory(tmp_path):
     lines = [line for line in log.read_text().splitlines() if re.match(r"\w+\(.*= \d", line)]
     (first,) = [number for number, line in enumerate(lines) if ".tmp" in line and "openat" in line]
     names = [re.search(r"(\w+)\(", line)[1] for line in lines[first:]]
-    assert [each.removesuffix("at") for each in names[:6]] == ["open", "write", "fsync", "rename", "open", "fsync"]
+    assert [name.removesuffix("at") for name in names[:6]] == ["open", "write", "fsync", "rename", "open", "fsync"]
     assert f'"{tmp_path}", O_RDONLY' in lines[first + 4]
 
 
@@ -53,11 +53,11 @@ def test_failed_write_leaves_the_old_file_and_no_temporary_file(tmp_path):
 def test_concurrent_writers_leave_one_whole_text(tmp_path):
     path = tmp_path / "record"
     texts = [bytes([65 + number]) * 50_000 for number in range(6)]
-    threads = [threading.Thread(target=write_durably, args=(path, each)) for each in texts]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
+    threads = [threading.Thread(target=write_durably, args=(path, text)) for text in texts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert path.read_bytes() in texts
     assert list(tmp_path.iterdir()) == [path]
 
@@ -67,7 +67,7 @@ def test_sweep_removes_temporary_files_only(tmp_path):
     (tmp_path / "record").touch()
     (tmp_path / ".hidden").touch()
     sweep(tmp_path)
-    assert sorted(each.name for each in tmp_path.iterdir()) == [".hidden", "record"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".hidden", "record"]
 
 
 def test_remove_is_idempotent(tmp_path):
@@ -85,7 +85,7 @@ def test_replace_without_fsync_is_atomic(tmp_path):
     for content in (b"one", b"two"):
         replace_file(path, content, mode=0o644)
         assert (path.read_bytes(), path.stat().st_mode & 0o777) == (content, 0o644)
-    assert [each.name for each in tmp_path.iterdir()] == ["state"]
+    assert [path.name for path in tmp_path.iterdir()] == ["state"]
     with pytest.raises(errors.NoSuchPath):
         replace_file(tmp_path / "nowhere" / "state", b"")
 
@@ -95,7 +95,7 @@ def test_replace_does_not_replace_a_directory(tmp_path):
     (tmp_path / "state" / "kept").touch()
     with pytest.raises(errors.LinuxError, match="Is a directory"):
         replace_file(tmp_path / "state", b"one")
-    assert [str(each.relative_to(tmp_path)) for each in sorted(tmp_path.rglob("*"))] == ["state", "state/kept"]
+    assert [str(path.relative_to(tmp_path)) for path in sorted(tmp_path.rglob("*"))] == ["state", "state/kept"]
 
 
 def test_a_directory_without_a_writable_parent_is_explained(tmp_path):
@@ -118,6 +118,6 @@ def test_full_disk_leaves_the_old_file(on_small_disk):
         write_durably(small / "record", b"old")
         with pytest.raises(errors.OutOfResources):
             write_durably(small / "record", b"x" * 100_000)
-        return (small / "record").read_bytes(), [each.name for each in small.iterdir()]
+        return (small / "record").read_bytes(), [path.name for path in small.iterdir()]
 
     assert on_small_disk(work) == (b"old", ["record"])

@@ -68,8 +68,8 @@ def test_a_killed_holder_releases_and_a_forked_one_holds(path):
     os.kill(pid, 9)
     os.waitpid(pid, 0)
     lock_file(path).close()
-    for each in (reading, writing):
-        os.close(each)
+    for item in (reading, writing):
+        os.close(item)
 
 
 def test_a_directory_can_be_locked(tmp_path):

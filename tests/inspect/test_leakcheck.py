@@ -1,7 +1,8 @@
 import asyncio
+import contextlib
 import socket
 import subprocess
-from ipaddress import ip_interface, ip_network
+from ipaddress import ip_address, ip_interface, ip_network
 from types import SimpleNamespace
 
 import pytest
@@ -26,6 +27,7 @@ from podwire.linux.values import Ifb, Veth
 from podwire.protocols.cni.caller import VARIABLE as CALLER
 from podwire.protocols.cni.caller import Caller
 from podwire.protocols.cri import cri_pb2 as pb
+from podwire.proxy.announced_addresses import AnnouncedAddresses
 from podwire.runtime.records import SandboxRecord, open_records
 from podwire.runtime.sandboxes.kernel import PREFIX as NETNS_PREFIX
 
@@ -69,8 +71,8 @@ def test_the_table_has_a_column_for_each():
 def test_files_of_plugins_are_resources_of_their_pod(tmp_path):
     record = tmp_path / "var/lib/podwire/cni/attachments/bridge/net@lost@eth0"
     lease = tmp_path / "var/lib/podwire/cni/networks/net/@lost@eth0"
-    for each in (record, lease):
-        each.parent.mkdir(parents=True)
+    for item in (record, lease):
+        item.parent.mkdir(parents=True)
     record.touch()
     lease.symlink_to("10.1.0.5")
     traces = find_resources(Options(socket=tmp_path / "cri.sock", prefix=tmp_path))
@@ -190,8 +192,8 @@ def test_files_of_a_killed_helper_are_leftovers_and_those_of_a_living_one_are_no
 def test_sockets_on_which_nobody_listens_are_leftovers(tmp_path):
     layout = Layout(tmp_path)
     directory = tmp_path / "var/lib/kubelet/plugins_registry"
-    for each in (layout.run / "cni", directory, layout.run / "shm"):
-        each.mkdir(parents=True)
+    for item in (layout.run / "cni", directory, layout.run / "shm"):
+        item.mkdir(parents=True)
     paths = [
         layout.runtime_socket,
         layout.run / "cni/cni.sock",
@@ -216,4 +218,36 @@ def test_sandboxes_name_their_pods(tmp_path):
     record = SandboxRecord(id="a", state="ready", config=config.SerializeToString(), created_at=1, boot_id="b")
     open_records(options.state / "runtime/sandboxes", SandboxRecord).put("a", record)
     assert leftovers.sandbox_pods(options) == {"a": leftovers.SandboxPod("1234", "shop/web")}
-    assert asyncio.run(cluster_leftovers.find_sandboxes_without_pod(Layout(tmp_path / "other"))) == []
+    assert asyncio.run(cluster_leftovers.find_without_object(Layout(tmp_path / "other"))) == []
+
+
+def test_addresses_of_load_balancers_without_a_service_are_leftovers(tmp_path):
+    """Only what the service proxy lent is an address of a load balancer."""
+    layout, announced = Layout(tmp_path), []
+    (layout.state / "runtime").mkdir(parents=True)
+
+    def look():
+        syscalls.unshare(syscalls.NEWNET)
+        with KernelNetwork() as network:
+            network.links.add(Veth("near", "far", up=True))
+            network.addresses.add(network.links.get("near").ifindex, ip_interface("10.9.0.1/24"))
+        with contextlib.closing(AnnouncedAddresses()) as addresses:
+            for number in (50, 51):
+                assert addresses.extend(ip_address(f"10.9.0.{number}"), 60)
+        announced.extend(cluster_leftovers.announced(layout))
+
+    in_thread(look)
+    assert sorted(announced) == ["10.9.0.50", "10.9.0.51"]
+    service = {"status": {"loadBalancer": {"ingress": [{"ip": "10.9.0.50"}, {"hostname": "a"}]}}}
+    assert cluster_leftovers.without_object({}, announced, [], [service, {}]) == [
+        Leftover("load-balancer address", "10.9.0.51", cluster_leftovers.OWNER)
+    ]
+
+
+def test_sandboxes_without_a_pod_are_leftovers():
+    sandboxes = {uid: leftovers.SandboxPod(uid, f"shop/{uid}") for uid in ("gone", "pod", "static")}
+    pods = [
+        {"metadata": {"uid": "pod"}},
+        {"metadata": {"uid": "mirror", "annotations": {cluster_leftovers.MIRROR: "static"}}},
+    ]
+    assert cluster_leftovers.without_object(sandboxes, (), pods, ()) == [Leftover("sandbox", "shop/gone", "gone")]

@@ -100,7 +100,7 @@ def test_full_set_takes_nothing_from_the_other(leases, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("wanted", "told"),
+    ("wanted", "reported"),
     [
         ("10.1.0.4", None),
         ("10.1.0.1", "the gateway"),
@@ -110,13 +110,13 @@ def test_full_set_takes_nothing_from_the_other(leases, tmp_path):
         ("fd00::9", "failed to allocate all requested IPs"),
     ],
 )
-def test_requested_address_is_leased_or_nothing(leases, wanted, told, tmp_path):
+def test_requested_address_is_leased_or_nothing(leases, wanted, reported, tmp_path):
     leases.take(B, SMALL)
     before = names(tmp_path)
-    if told is None:
+    if reported is None:
         assert texts(leases.take(A, SMALL, [ip_address(wanted)])) == [wanted]
         return
-    with pytest.raises(CniError, match=told):
+    with pytest.raises(CniError, match=reported):
         leases.take(A, SMALL, [ip_address(wanted)])
     assert names(tmp_path) == before
 
@@ -233,9 +233,9 @@ def takers(tmp_path, subnet, processes, each):
         subprocess.Popen([*command, f"c{number}", str(each)], stdout=subprocess.PIPE, text=True)
         for number in range(processes)
     ]
-    told = [process.communicate(timeout=60)[0] for process in running]
+    result = [process.communicate(timeout=60)[0] for process in running]
     assert [process.returncode for process in running] == [0] * processes
-    return [line for text in told for line in text.split()]
+    return [line for text in result for line in text.split()]
 
 
 def test_concurrent_processes_get_distinct_addresses(tmp_path):

@@ -12,7 +12,7 @@ from podwire.protocols.cni.errors import CniError
 
 
 def given_from(subnet, **keys):
-    return [str(each) for each in after((parse_range({"subnet": subnet} | keys, ""),), None)]
+    return [str(item) for item in after((parse_range({"subnet": subnet} | keys, ""),), None)]
 
 
 @pytest.mark.parametrize(
@@ -37,11 +37,11 @@ def test_subnet_yields_all_but_gateway_network_and_broadcast(subnet, keys, addre
 
 def test_size_of_a_huge_subnet_is_computed():
     part = parse_range({"subnet": "fd00::/64"}, "")
-    assert [str(each) for each in islice(after((part,), None), 2)] == ["fd00::2", "fd00::3"]
+    assert [str(item) for item in islice(after((part,), None), 2)] == ["fd00::2", "fd00::3"]
 
 
 @pytest.mark.parametrize(
-    ("config", "told"),
+    ("config", "reported"),
     [
         pytest.param({}, "needs subnet or ranges", id="nothing"),
         pytest.param({"subnet": "10.1.0.1/24"}, "beyond its prefix", id="host bits"),
@@ -72,8 +72,8 @@ def test_size_of_a_huge_subnet_is_computed():
         pytest.param({"ranges": [{"subnet": "10.1.0.0/24"}]}, "not a list", id="no list of lists"),
     ],
 )
-def test_invalid_configuration_is_an_error_with_its_key(config, told):
-    with pytest.raises(CniError, match=told) as caught:
+def test_invalid_configuration_is_an_error_with_its_key(config, reported):
+    with pytest.raises(CniError, match=reported) as caught:
         parse_sets(config)
     assert caught.value.code in (6, 7)
 
@@ -91,7 +91,7 @@ def test_ranges_of_the_capability_come_first():
 
 
 parts = st.lists(st.integers(0, 7), min_size=1, max_size=3, unique=True).map(
-    lambda numbers: tuple(parse_range({"subnet": f"10.{each}.0.0/29"}, "") for each in numbers)
+    lambda numbers: tuple(parse_range({"subnet": f"10.{number}.0.0/29"}, "") for number in numbers)
 )
 
 
@@ -103,14 +103,14 @@ def test_every_address_is_yielded_once_the_last_one_last(ranges, number, host):
     assert len(set(offered)) == len(offered)
     if last in offered:
         assert offered[-1] == last
-    assert all(find_range(ranges, each) is not None for each in offered)
+    assert all(find_range(ranges, item) is not None for item in offered)
 
 
 @given(st.integers(16, 30), st.integers(0, 2**16 - 1))
 def test_range_yields_only_addresses_of_its_subnet(length, number):
     subnet = ip_network((0x0A000000 + (number << 8), length), strict=False)
     offered = list(islice(after((parse_range({"subnet": str(subnet)}, ""),), None), 300))
-    assert all(each in subnet for each in offered)
+    assert all(item in subnet for item in offered)
     assert {subnet.network_address, subnet.network_address + 1, subnet.broadcast_address} & set(offered) == set()
 
 
@@ -126,15 +126,15 @@ def test_range_yields_only_addresses_of_its_subnet(length, number):
 )
 def test_excluded_addresses_are_not_yielded(exclude, given):
     (set_,) = parse_sets({"subnet": "10.1.0.0/29", "exclude": exclude})
-    assert [str(each) for each in after(set_, None)] == given
+    assert [str(item) for item in after(set_, None)] == given
     assert size(set_) == len(given)
 
 
 @pytest.mark.parametrize(
-    ("exclude", "told"),
+    ("exclude", "reported"),
     [(["10.1.0.0/24"], "nothing is left"), (["x"], "not an IP address"), (["1.2.3.4/33"], "not a network")],
 )
-def test_invalid_exclusion_is_an_error(exclude, told):
-    with pytest.raises(CniError, match=told) as caught:
+def test_invalid_exclusion_is_an_error(exclude, reported):
+    with pytest.raises(CniError, match=reported) as caught:
         parse_sets({"subnet": "10.1.0.0/29", "exclude": exclude})
     assert caught.value.code == 7

@@ -13,7 +13,7 @@ from podwire.protocols.cni.errors import CniError
 
 SMALL = parse_sets({"subnet": "10.1.0.0/29"})
 DUAL = parse_sets({"ranges": [[{"subnet": "10.1.0.0/29"}], [{"subnet": "fd00::/125"}]]})
-A, B, C = (Owner(each, "eth0") for each in "abc")
+A, B, C = (Owner(letter, "eth0") for letter in "abc")
 
 
 @pytest.fixture
@@ -24,12 +24,12 @@ def directory(tmp_path):
 @pytest.fixture
 def on(directory):
     """The same leases, as of some boot."""
-    told = []
+    events = []
 
     def make(boot="this", **keys):
-        return Leases(str(directory), lock_seconds=0.3, boot=boot, warn=told.append, **keys)
+        return Leases(str(directory), lock_seconds=0.3, boot=boot, warn=events.append, **keys)
 
-    make.told = told
+    make.reported = events
     return make
 
 
@@ -42,7 +42,7 @@ def test_leases_of_an_earlier_boot_are_released(on, directory):
     on("last").take(B, DUAL, netns="/run/netns/gone-too")
     on().take(C, SMALL, netns="/run/netns/c")
     assert held(directory) == {"10.1.0.4"}
-    assert len(on.told) == 2
+    assert len(on.reported) == 2
     assert {path.name for path in directory.iterdir() if "@" in path.name} == {C.entry, C.file}
 
 
@@ -77,7 +77,7 @@ def test_pool_full_of_stale_leases_has_capacity(on):
         on("last").take(Owner(f"c{number}", "eth0"), SMALL, netns="/run/netns/gone")
     on().check_capacity(SMALL)
     on().take(A, SMALL, netns="/run/netns/a")
-    assert [each.owner for each in on().all()] == [A]
+    assert [item.owner for item in on().all()] == [A]
 
 
 def test_pool_full_of_live_leases_has_no_capacity(on):
@@ -99,8 +99,8 @@ def test_owner_of_an_earlier_boot_gets_its_address_again(on, tmp_path):
 
 
 def test_gc_releases_invalid_leases_and_is_idempotent(on, directory):
-    for each in (A, B, C):
-        on().take(each, DUAL)
+    for item in (A, B, C):
+        on().take(item, DUAL)
     on().release_others(frozenset({B}))
     assert held(directory) == {"10.1.0.3", "fd00::3"}
     on().release_others(frozenset({B}))
@@ -158,7 +158,7 @@ def test_damaged_entry_is_reported_and_not_leased(on, directory, junk):
         on().take(A, SMALL)
     with pytest.raises(CniError, match="damaged"):
         on().take(A, SMALL, [ip_address("10.1.0.2")])
-    assert [each for each in on.told if "10.1.0.2 is damaged" in each] != []
+    assert [item for item in on.reported if "10.1.0.2 is damaged" in item] != []
 
 
 @pytest.mark.parametrize("junk", JUNK)
@@ -186,7 +186,7 @@ def test_release_frees_an_address_whose_entry_is_damaged(on, directory, junk):
     damage(directory / "10.1.0.2", junk)
     assert on().release(A) == (ip_address("10.1.0.2"),)
     assert held(directory) == set()
-    assert len([line for line in on.told if "10.1.0.2" in line and str(A) in line]) == 1
+    assert len([line for line in on.reported if "10.1.0.2" in line and str(A) in line]) == 1
 
 
 @pytest.mark.parametrize("junk", JUNK)
@@ -197,7 +197,7 @@ def test_owner_keeps_its_address_when_the_entry_is_damaged(on, directory, junk, 
     assert on(boot).take(A, SMALL) == (ip_address("10.1.0.2"),)
     assert on(boot).take(B, SMALL) == (ip_address("10.1.0.3"),)
     assert str((directory / "10.1.0.2").readlink()) == A.file
-    assert len(on.told) == 1, "reported once"
+    assert len(on.reported) == 1, "reported once"
 
 
 def test_first_inspection_of_a_boot_restores_damaged_entries_of_others(on, directory):
@@ -257,7 +257,7 @@ def test_leases_of_the_reference_plugin_are_taken_over(on, directory):
     (directory / "10.1.0.3").write_text("b\r\neth0")
     (directory / "last_reserved_ip.0").write_text("10.1.0.3")
     assert on().take(C, SMALL) == (ip_address("10.1.0.4"),)
-    assert [each.owner for each in on().all() if each.owner == B] == [B]
+    assert [item.owner for item in on().all() if item.owner == B] == [B]
     assert on().release(B) == (ip_address("10.1.0.3"),)
 
 

@@ -163,7 +163,7 @@ def test_bindings_refer_to_roles_and_users_of_the_rbac_group():
         subjects=[{"kind": "User", "name": "u"}, {"kind": "ServiceAccount", "name": "s"}],
     )
     assert binding["roleRef"]["apiGroup"] == group
-    assert [each.get("apiGroup") for each in binding["subjects"]] == [group, None]
+    assert [subject.get("apiGroup") for subject in binding["subjects"]] == [group, None]
 
 
 def test_an_autoscaler_behaves():
@@ -234,7 +234,7 @@ def test_a_device_request_is_for_one_device():
 def test_a_taint_of_a_device_is_dated():
     spec = {"devices": [{"taints": [{"key": "a"}, {"key": "b", "timeAdded": "then"}]}]}
     (device,) = apply("resource.k8s.io/v1", "ResourceSlice", spec=spec)["spec"]["devices"]
-    assert [each["timeAdded"] for each in device["taints"]] == ["1970-01-01T00:00:00Z", "then"]
+    assert [taint["timeAdded"] for taint in device["taints"]] == ["1970-01-01T00:00:00Z", "then"]
 
 
 def test_storage_is_completed():

@@ -25,14 +25,14 @@ def strategy_of(kind):
 
 def created(kind=CONFIG_MAP, **metadata):
     errors = strategy_of(kind).errors_on_create(kind, {"metadata": {"name": "x", "namespace": "ns", **metadata}})
-    return [str(each) for each in errors]
+    return [str(error) for error in errors]
 
 
 def updated(new, old=None, kind=CONFIG_MAP):
     base = {"name": "x", "namespace": "ns", "uid": "u", "resourceVersion": "5", "generation": 3}
     return [
-        str(each)
-        for each in strategy_of(kind).errors_on_update(
+        str(item)
+        for item in strategy_of(kind).errors_on_update(
             {"metadata": {**base, **new}}, {"metadata": {**base, **(old or {})}}
         )
     ]
@@ -94,14 +94,17 @@ def test_good_metadata_passes():
         pytest.param(
             {"ownerReferences": [{}]},
             [
-                f"metadata.ownerReferences[0].{field}: Required value: must not be empty"
-                for field in ("apiVersion", "kind", "name", "uid")
+                'metadata.ownerReferences.apiVersion: Invalid value: "": version must not be empty',
+                *(
+                    f'metadata.ownerReferences.{field}: Invalid value: "": must not be empty'
+                    for field in ("kind", "name", "uid")
+                ),
             ],
             id="empty owner",
         ),
         pytest.param(
             {"ownerReferences": [{**OWNER, "apiVersion": "a/b/c"}]},
-            ['metadata.ownerReferences[0].apiVersion: Invalid value: "a/b/c": must be <group>/<version> or <version>'],
+            ['metadata.ownerReferences.apiVersion: Invalid value: "a/b/c": must be <group>/<version> or <version>'],
             id="owner of no version",
         ),
         pytest.param(
@@ -150,7 +153,7 @@ def test_each_kind_has_its_names(api_version, kind, name, good):
     found = BUILTIN.of_kind(api_version, kind)
     metadata = {"name": name, **({"namespace": "ns"} if found.namespaced else {})}
     errors = strategy_of(found).errors_on_create(found, {"metadata": metadata})
-    assert any(each.field == "metadata.name" for each in errors) is not good
+    assert any(error.field == "metadata.name" for error in errors) is not good
 
 
 def test_an_invalid_name_has_upstreams_message():
@@ -160,7 +163,7 @@ def test_an_invalid_name_has_upstreams_message():
 
 def test_an_invalid_generate_name_is_rejected():
     errors = created(generateName="X-", name="X-abcde")
-    assert [each.split(":")[0] for each in errors] == ["metadata.generateName", "metadata.name"]
+    assert [error.split(":")[0] for error in errors] == ["metadata.generateName", "metadata.name"]
 
 
 def test_custom_resources_name_their_finalizers_as_they_like():

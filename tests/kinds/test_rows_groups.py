@@ -17,7 +17,7 @@ META = {"name": "x", "creationTimestamp": ago(80)}
 
 
 def row(resource, obj, *, group="", version="v1"):
-    [kind] = [each for each in BUILTIN.all if (each.group, each.version, each.resource) == (group, version, resource)]
+    [kind] = [item for item in BUILTIN.all if (item.group, item.version, item.resource) == (group, version, resource)]
     return strategy_of(kind).row({"metadata": META} | obj, NOW)
 
 

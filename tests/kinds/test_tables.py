@@ -10,7 +10,7 @@ from podwire.objects.times import rfc3339
 from podwire.protocols.k8sapi.builtin import BUILTIN
 
 NOW = 1_700_000_000.0
-LISTED = [each for each in BUILTIN.all if "list" in each.verbs]
+LISTED = [item for item in BUILTIN.all if "list" in item.verbs]
 
 
 def ago(seconds):
@@ -22,7 +22,7 @@ META = {"name": "x", "creationTimestamp": ago(80)}
 
 def test_name_is_marked_and_wide_columns_have_priority_one():
     pods = strategy_of(BUILTIN.of_kind("v1", "Pod")).column_definitions()
-    assert [(each["name"], each["format"], each["priority"]) for each in pods[:1] + pods[5:6]] == [
+    assert [(pod["name"], pod["format"], pod["priority"]) for pod in pods[:1] + pods[5:6]] == [
         ("Name", "name", 0),
         ("IP", "", 1),
     ]
@@ -40,9 +40,9 @@ def test_name_is_marked_and_wide_columns_have_priority_one():
     ],
 )
 def test_columns_have_upstreams_types(group, resource, column, expected):
-    [kind] = [each for each in BUILTIN.all if (each.group, each.version, each.resource) == (group, "v1", resource)]
+    [kind] = [item for item in BUILTIN.all if (item.group, item.version, item.resource) == (group, "v1", resource)]
     found = strategy_of(kind).column_definitions()
-    assert next(each["type"] for each in found if each["name"] == column) == expected
+    assert next(item["type"] for item in found if item["name"] == column) == expected
 
 
 @pytest.mark.parametrize("kind", LISTED, ids=lambda kind: f"{kind.api_version}/{kind.resource}")
@@ -52,7 +52,7 @@ def test_every_kind_has_a_cell_for_every_column(kind):
 
 
 def test_a_kind_without_columns_shows_its_name_and_creation():
-    assert [each["name"] for each in CUSTOM.column_definitions()] == ["Name", "Created At"]
+    assert [definition["name"] for definition in CUSTOM.column_definitions()] == ["Name", "Created At"]
     assert CUSTOM.row({"metadata": META}, NOW) == ["x", ago(80)]
 
 
@@ -86,4 +86,4 @@ def test_no_object_is_too_odd_to_be_shown(obj, now):
     for kind in LISTED:
         found = strategy_of(kind).row(obj, now)
         assert len(found) == len(strategy_of(kind).columns.split("|"))
-        assert all(isinstance(each, str | int) for each in found)
+        assert all(isinstance(item, str | int) for item in found)

@@ -47,7 +47,7 @@ def errors_on_update(old, changes, subresource=""):
         for step in way:
             place = place[int(step)] if isinstance(place, list) else place.setdefault(step, {})
         place[last] = value
-    return [str(each) for each in strategy_of(kind).errors_on_update(new, obj, subresource)]
+    return [str(item) for item in strategy_of(kind).errors_on_update(new, obj, subresource)]
 
 
 @pytest.mark.parametrize("manifest", GOOD.values(), ids=GOOD.keys())

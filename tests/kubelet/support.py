@@ -74,12 +74,12 @@ class Runtime:
         event = pb.ContainerEventResponse(
             pod_sandbox_status=status.status, containers_statuses=status.containers_statuses
         )
-        for each in self._listeners:
-            each.put_nowait(event)
+        for listener in self._listeners:
+            listener.put_nowait(event)
 
     def ends(self, name, code=0):
         """The newest container of that name ends by itself."""
-        status = [each for each in self.containers.values() if each.metadata.name == name][-1]
+        status = [container for container in self.containers.values() if container.metadata.name == name][-1]
         status.state, status.exit_code = pb.CONTAINER_EXITED, code
         self.tell(self.inside[status.id])
 
@@ -94,7 +94,7 @@ class Runtime:
         return pb.VersionResponse(runtime_name="memory", runtime_version="1")
 
     def status(self, request):
-        conditions = [pb.RuntimeCondition(type=each, status=True) for each in ("RuntimeReady", "NetworkReady")]
+        conditions = [pb.RuntimeCondition(type=name, status=True) for name in ("RuntimeReady", "NetworkReady")]
         return pb.StatusResponse(status=pb.RuntimeStatus(conditions=conditions))
 
     def image_fs_info(self, request):
@@ -115,27 +115,29 @@ class Runtime:
     def list_pod_sandbox(self, request):
         wanted = request.filter.label_selector.get(UID)
         items = [
-            pb.PodSandbox(id=each.id, metadata=each.metadata, state=each.state, labels=each.labels,
-                          annotations=each.annotations)
-            for each in self.sandboxes.values()
-            if wanted in (None, each.labels[UID])
+            pb.PodSandbox(id=sandbox.id, metadata=sandbox.metadata, state=sandbox.state, labels=sandbox.labels,
+                          annotations=sandbox.annotations)
+            for sandbox in self.sandboxes.values()
+            if wanted in (None, sandbox.labels[UID])
         ]  # fmt: skip
         return pb.ListPodSandboxResponse(items=items)
 
     def list_containers(self, request):
         wanted = request.filter.label_selector.get(UID)
         items = [
-            pb.Container(id=each.id, pod_sandbox_id=self.inside[each.id], state=each.state, labels=each.labels,
-                         metadata=each.metadata, annotations=each.annotations)
-            for each in self.containers.values()
-            if wanted in (None, each.labels[UID])
+            pb.Container(id=container.id, pod_sandbox_id=self.inside[container.id], state=container.state,
+                         labels=container.labels, metadata=container.metadata, annotations=container.annotations)
+            for container in self.containers.values()
+            if wanted in (None, container.labels[UID])
         ]  # fmt: skip
         return pb.ListContainersResponse(containers=items)
 
     def pod_sandbox_status(self, request):
         if request.pod_sandbox_id not in self.sandboxes:
             raise NotFound("gone")
-        containers = [each for each in self.containers.values() if self.inside[each.id] == request.pod_sandbox_id]
+        containers = [
+            container for container in self.containers.values() if self.inside[container.id] == request.pod_sandbox_id
+        ]
         return pb.PodSandboxStatusResponse(
             status=self.sandboxes[request.pod_sandbox_id], containers_statuses=containers, timestamp=1
         )
@@ -159,7 +161,7 @@ class Runtime:
 
     def remove_pod_sandbox(self, request):
         self.sandboxes.pop(request.pod_sandbox_id, None)
-        for id_ in [each for each in self.containers if self.inside[each] == request.pod_sandbox_id]:
+        for id_ in [container for container in self.containers if self.inside[container] == request.pod_sandbox_id]:
             del self.containers[id_]
         return pb.RemovePodSandboxResponse()
 
@@ -307,10 +309,10 @@ class World:
         await waiting
 
     async def event(self, reason, part=""):
-        def told(each):
+        def reported(each):
             return each and each["reason"] == reason and part in each["message"]
 
-        return (await self.until(told, kind=EVENTS))["message"]
+        return (await self.until(reported, kind=EVENTS))["message"]
 
 
 async def ended(task):

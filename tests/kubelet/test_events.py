@@ -3,13 +3,13 @@
 from podwire.protocols.k8sapi.client_side.events import CORE_V1
 
 
-async def told(world, reason):
+async def reported(world, reason):
     return await world.until(lambda each: each and each["reason"] == reason, kind=CORE_V1.kind)
 
 
 async def test_an_event_of_a_pod_has_all_fields(world):
     pod = await world.make()
-    event = await told(world, "Started")
+    event = await reported(world, "Started")
     assert int(event["involvedObject"].pop("resourceVersion")) >= int(pod["metadata"]["resourceVersion"])
     assert event["involvedObject"] == {
         "apiVersion": "v1",
@@ -28,5 +28,5 @@ async def test_an_event_of_a_pod_has_all_fields(world):
 
 
 async def test_an_event_about_the_node_lives_in_the_default_namespace(world):
-    event = await told(world, "Starting")
+    event = await reported(world, "Starting")
     assert event["involvedObject"] == {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "n"}

@@ -183,10 +183,10 @@ async def test_a_directory_that_cannot_be_created_is_tried_again(node, root):
     await node.create(made())
     kind = node.kind_of({"apiVersion": "v1", "kind": "Event"})
 
-    async def told():
+    async def reported():
         return [row for row in (await node.list(kind)).items if row["reason"] == "ProvisioningFailed"]
 
-    found = await eventually_async(told)
+    found = await eventually_async(reported)
     assert "writable by others" in found[0]["message"]
     root.chmod(0o700)
     await eventually_async(lambda: _listed(root, ["pvc-c1"]))

@@ -55,8 +55,8 @@ def pki(tmp_path_factory):
 class World:
     def __init__(self, api, linger):
         self.api = api
-        self.told = asyncio.Queue()
-        self.references = ReferencedObjects(api, self.told.put_nowait, linger=linger)
+        self.reported = asyncio.Queue()
+        self.references = ReferencedObjects(api, self.reported.put_nowait, linger=linger)
 
     async def make(self, kind, name, **data):
         meta = {"name": name, "namespace": "default"}
@@ -64,7 +64,7 @@ class World:
 
     async def changed(self):
         async with asyncio.timeout(SOON):
-            return await self.told.get()
+            return await self.reported.get()
 
     async def open(self, count):
         """Until so many watches are open."""
@@ -80,13 +80,13 @@ async def world(pki, request):
     await assembled.start()
     api = WatchedClient(LoopbackHttp(assembled.server.handle, Certificate("admin", ("system:masters",))))
     made = World(api, getattr(request, "param", 60.0))
-    tasks = [asyncio.create_task(each) for each in (assembled.run(), made.references.run())]
+    tasks = [asyncio.create_task(item) for item in (assembled.run(), made.references.run())]
     yield made
-    for each in tasks:
-        each.cancel()
-    for each in tasks:
+    for task in tasks:
+        task.cancel()
+    for task in tasks:
         with contextlib.suppress(asyncio.CancelledError):
-            await each
+            await task
 
 
 def pod(uid="u1", **spec):
@@ -94,7 +94,7 @@ def pod(uid="u1", **spec):
 
 
 def using(uid, *names):
-    return pod(uid, volumes=[{"name": each, "configMap": {"name": each}} for each in names])
+    return pod(uid, volumes=[{"name": name, "configMap": {"name": name}} for name in names])
 
 
 at_once = pytest.mark.parametrize("world", [0.0], indirect=True, ids=["without lingering"])
@@ -121,8 +121,8 @@ def test_all_references_of_a_pod_are_listed():
         ],
     )
     assert references_of(given) == {
-        *(Reference("ConfigMap", "default", f"c{each}") for each in range(1, 5)),
-        *(Reference("Secret", "default", f"s{each}") for each in range(1, 7)),
+        *(Reference("ConfigMap", "default", f"c{number}") for number in range(1, 5)),
+        *(Reference("Secret", "default", f"s{number}") for number in range(1, 7)),
     }
 
 
@@ -143,7 +143,7 @@ async def test_one_watch_serves_all_pods(world):
         world.references.hold(using(uid, "a"))
         world.references.hold(using(uid, "a"))
     await world.references.get("ConfigMap", "default", "a")
-    assert world.told.empty(), "what was there from the start is no change"
+    assert world.reported.empty(), "an object that existed at the start was reported as a change"
     await world.api.patch(CONFIG_MAPS, "a", {"data": {"k": "2"}}, "default")
     assert await world.changed() == {"u1", "u2"}
     assert (await world.references.get("ConfigMap", "default", "a"))["data"] == {"k": "2"}
@@ -201,7 +201,7 @@ async def test_an_object_that_no_pod_holds_is_read_once(world):
 
 
 async def test_objects_held_before_the_start_are_watched(world):
-    early = ReferencedObjects(world.api, world.told.put_nowait)
+    early = ReferencedObjects(world.api, world.reported.put_nowait)
     early.hold(using("u1", "a"))
     asking = asyncio.create_task(early.get("ConfigMap", "default", "a"))
     running = asyncio.create_task(early.run())
@@ -212,7 +212,7 @@ async def test_objects_held_before_the_start_are_watched(world):
 
 
 async def test_a_get_before_the_first_list_times_out(world):
-    idle = ReferencedObjects(world.api, world.told.put_nowait, sync=0.01)
+    idle = ReferencedObjects(world.api, world.reported.put_nowait, sync=0.01)
     with pytest.raises(NotSynced, match="failed to sync secret cache: timed out waiting for the condition"):
         await idle.get("Secret", "default", "s")
 

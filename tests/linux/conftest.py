@@ -88,10 +88,10 @@ def host(kernel, tmp_path):
         return opened[-1], path
 
     yield open_
-    for each in opened:
-        each.close()
-    for each in made.list():
-        made.remove(each.name)
+    for item in opened:
+        item.close()
+    for item in made.list():
+        made.remove(item.name)
 
 
 @pytest.fixture
@@ -104,16 +104,16 @@ def group() -> Iterator[str]:
     cgroups.remove(path)
 
 
-def told(*command: str, netns: str | None = None):
+def reported(*command: str, netns: str | None = None):
     """What another program, in a namespace, says in JSON."""
     entered = ("nsenter", f"--net={netns}", "--", *command) if netns else command
     done = subprocess.run(entered, capture_output=True, text=True, check=True)
     return json.loads(done.stdout or "[]")
 
 
-@pytest.fixture(name="told")
-def _told():
-    return told
+@pytest.fixture(name="reported")
+def _reported():
+    return reported
 
 
 def descriptors() -> set[tuple[str, str]]:
@@ -161,7 +161,7 @@ def nothing_is_left(tmp_path_factory) -> Iterator[None]:
     files, others = opened(), set(children())
     yield
     base = str(tmp_path_factory.getbasetemp())
-    assert [each.target for each in mounted() if each.target.startswith(base)] == []
+    assert [item.target for item in mounted() if item.target.startswith(base)] == []
     assert [str(path) for path in Path("/sys/fs/cgroup").glob(f"*/{TAG}*")] == []
     assert [str(path) for path in Path("/sys/fs/cgroup").glob(f"{TAG}*")] == []
     assert set(children()) <= others

@@ -10,9 +10,9 @@ from podwire.linux.errors import LinuxError, from_errno, from_oserror
 
 
 def classes(kind=LinuxError):
-    for each in kind.__subclasses__():
-        yield each
-        yield from classes(each)
+    for item in kind.__subclasses__():
+        yield item
+        yield from classes(item)
 
 
 def test_the_tree_in_the_docstring_is_the_tree():

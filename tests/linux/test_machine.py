@@ -151,4 +151,4 @@ LOOPBACK = at(1, "127.0.0.1/8")
     ],
 )
 def test_address_of_the_default_route_comes_first(routes, addresses, expected):
-    assert [str(each) for each in machine.sort_addresses(routes, addresses)] == expected
+    assert [str(address) for address in machine.sort_addresses(routes, addresses)] == expected

@@ -21,8 +21,8 @@ def test_the_example_works():
 
 def test_readme_lists_every_file():
     section = re.split(r"^## ", README, flags=re.MULTILINE)[3]
-    told = set(re.findall(r"`([a-z0-9_]+(?:\.py|/))`", section))
+    result = set(re.findall(r"`([a-z0-9_]+(?:\.py|/))`", section))
     there = {path.name for path in PACKAGE.glob("*.py")} | {
         f"{path.parent.name}/" for path in PACKAGE.glob("*/__init__.py")
     }
-    assert told == there - {"__init__.py"}
+    assert result == there - {"__init__.py"}

@@ -77,8 +77,8 @@ async def live(host):
 async def test_every_step_of_a_life_is_one_line_with_the_pod_and_its_network(host, caplog):
     caplog.set_level(logging.INFO, "podwire.nriplugins.logger")
     await live(host)
-    lines = [each for each in caplog.records if each.name == "podwire.nriplugins.logger"]
-    assert [each.getMessage() for each in lines] == [
+    lines = [record for record in caplog.records if record.name == "podwire.nriplugins.logger"]
+    assert [line.getMessage() for line in lines] == [
         "RunPodSandbox",
         "CreateContainer",
         "ValidateContainerAdjustment",
@@ -94,18 +94,18 @@ async def test_every_step_of_a_life_is_one_line_with_the_pod_and_its_network(hos
         "StopPodSandbox",
         "RemovePodSandbox",
     ]
-    assert {(each.pod, each.netns) for each in lines} == {("default/web", "/run/netns/web")}
+    assert {(line.pod, line.netns) for line in lines} == {("default/web", "/run/netns/web")}
     assert lines[0].ips == "10.88.0.5"
     assert not hasattr(lines[-1], "ips")
-    assert {each.container for each in lines if "Container" in each.getMessage()} == {"main"}
-    [update] = [each for each in lines if each.getMessage() == "UpdateContainer"]
+    assert {line.container for line in lines if "Container" in line.getMessage()} == {"main"}
+    [update] = [line for line in lines if line.getMessage() == "UpdateContainer"]
     assert update.resources == "pids { limit: 5 }"
 
 
 async def test_containers_are_marked_as_configured(host):
     adjust = await live(host)
     assert dict(adjust.annotations) == {"seen-by": "logger"}
-    assert [(each.key, each.value) for each in adjust.env] == [("SEEN_BY", "logger")]
+    assert [(item.key, item.value) for item in adjust.env] == [("SEEN_BY", "logger")]
 
 
 def test_the_plugin_to_copy_defines_every_hook():
@@ -144,6 +144,6 @@ async def test_podwire_nri_logger_is_that_plugin(tmp_path):
             await host.wait_for("07-logger")
             await host.run_pod_sandbox(POD)
             process.send_signal(signal.SIGTERM)
-            _, told = await process.communicate()
+            _, reported = await process.communicate()
     assert process.returncode == os.EX_OK
-    assert '"message": "RunPodSandbox"' in told.decode()
+    assert '"message": "RunPodSandbox"' in reported.decode()

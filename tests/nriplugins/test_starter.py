@@ -48,7 +48,7 @@ def test_nothing_is_overwritten_and_then_nothing_is_written(tmp_path, capsys, th
     (tmp_path / there).write_text("mine")
     assert main(["nri", "new", "tuner", str(tmp_path)]) == 1
     assert f"{tmp_path / there}: there already; nothing was written" in capsys.readouterr().err
-    assert [each.name for each in tmp_path.iterdir()] == [there]
+    assert [path.name for path in tmp_path.iterdir()] == [there]
     assert (tmp_path / there).read_text() == "mine"
 
 
@@ -74,8 +74,8 @@ def test_an_interpreter_that_a_shebang_cannot_hold_is_refused(python):
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "reported"),
     [("tuner", "Tuner"), ("net.tuner-2", "NetTuner2"), ("2fast", "My2fast"), ("plugin", "MyPlugin"), ("_", "My")],
 )
-def test_a_name_becomes_the_name_of_a_class(name, told):
-    assert class_name(name) == told
+def test_a_name_becomes_the_name_of_a_class(name, reported):
+    assert class_name(name) == reported

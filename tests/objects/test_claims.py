@@ -39,11 +39,11 @@ def test_a_claim_has_requests_and_allocation():
     fast, either = claim.spec.devices.requests
     assert fast.exactly is not None
     assert (fast.exactly.device_class_name, fast.exactly.count, fast.exactly.admin_access) == ("nic", 2, False)
-    assert [each.name for each in either.first_available] == ["sriov"]
+    assert [item.name for item in either.first_available] == ["sriov"]
     assert claim.spec.devices.config[0].opaque.parameters == {"mtu": 9000}
     assert claim.ref == "shop/web-nic-x2v4q"
     assert claim.owner == ("web", "p-1")
-    assert [each.identity for each in claim.allocated] == [("net.example", "n1", "eth2")]
+    assert [item.identity for item in claim.allocated] == [("net.example", "n1", "eth2")]
     assert (claim.reserved_for("p-1"), claim.reserved_for("p-2")) == (True, False)
 
 
@@ -113,7 +113,7 @@ def test_a_class_has_selectors_and_driver_configuration():
     spec = {"selectors": [{"cel": {"expression": "true"}}], "config": [{"opaque": {"driver": "d", "parameters": {}}}]}
     read = device_classes.read({"metadata": {"name": "nic"}, "spec": spec})
 
-    assert [each.cel.expression for each in read.spec.selectors] == ["true"]
+    assert [selector.cel.expression for selector in read.spec.selectors] == ["true"]
     assert (read.name, read.spec.config[0].opaque.driver) == ("nic", "d")
 
 

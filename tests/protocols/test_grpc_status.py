@@ -23,7 +23,7 @@ def test_a_code_becomes_its_error_and_back(kind):
 
 
 def test_all_codes_that_there_are_have_an_error():
-    assert sorted(each.code for each in RpcError.__subclasses__()) == list(range(1, 17))
+    assert sorted(item.code for item in RpcError.__subclasses__()) == list(range(1, 17))
     assert type(from_code(99, "?")) is Unknown
 
 
@@ -41,7 +41,7 @@ def test_any_sentence_can_travel(text):
     sent = details(NotFound(text))
     as_header = sum(1 if 0x20 <= byte <= 0x7E and byte != 0x25 else 3 for byte in sent.encode())
     assert as_header <= MAX_DETAILS + len(" […]".encode()) * 3
-    if as_header <= MAX_DETAILS and not any("\ud800" <= each <= "\udfff" for each in text):
+    if as_header <= MAX_DETAILS and not any("\ud800" <= item <= "\udfff" for item in text):
         assert sent == text
 
 

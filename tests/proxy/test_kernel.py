@@ -33,9 +33,9 @@ def put(world, *names: str, version: int = 4, given=None, state: int = 3, tell: 
     """A Service with these endpoints."""
     chosen = given if given is not None else service(cluster_ips=BOTH, ports=(Port("", 6, 80), Port("udp", 17, 80)))
     world.model.put_service(NAME, chosen)
-    for each in (4, 6):
-        endpoints = [world.endpoint(name, each, state=state) for name in names]
-        world.model.put_slice(("default", f"slice{each}"), slice_(*endpoints, ports=PORTS, version=each))
+    for number in (4, 6):
+        endpoints = [world.endpoint(name, number, state=state) for name in names]
+        world.model.put_slice(("default", f"slice{number}"), slice_(*endpoints, ports=PORTS, version=number))
     if tell:
         world.tell()
 

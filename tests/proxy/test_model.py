@@ -257,15 +257,15 @@ def test_udp_frontends_that_lost_an_endpoint_or_got_the_first_are_told():
     model = Model(HERE)
     dns, key = service(ports=(DNS,)), (4, frontend(4, "10.96.0.10", 17, 53))
 
-    def told(*addresses: str):
+    def reported(*addresses: str):
         ports = (("dns", 17, 53),)
         model.put_slice(("default", "a"), slice_(*map(endpoint, addresses), ports=ports))
         return model.difference().datagrams
 
     model.put_service(dns.name, dns)
     assert model.difference().datagrams == {}
-    assert key in told("10.1.0.1")
-    assert told("10.1.0.1", "10.1.0.2") == {}
-    assert key in told("10.1.0.2")
+    assert key in reported("10.1.0.1")
+    assert reported("10.1.0.1", "10.1.0.2") == {}
+    assert key in reported("10.1.0.2")
     model.put_service(dns.name, None)
     assert model.difference().datagrams == {key: frozenset()}

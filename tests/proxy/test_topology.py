@@ -13,7 +13,7 @@ A, B, C = "10.1.0.1", "10.1.0.2", "10.1.0.3"
 
 def chosen(*endpoints, place=HERE) -> tuple[list[str], list[str]]:
     result = choose(endpoints, place)
-    return tuple([".".join(map(str, each.address)) for each in some] for some in result)
+    return tuple([".".join(map(str, item.address)) for item in some] for some in result)
 
 
 @pytest.mark.parametrize(
@@ -70,9 +70,9 @@ endpoints_ = st.lists(
 @given(endpoints_)
 def test_somebody_is_chosen_whenever_somebody_can_be_reached(endpoints):
     cluster, local = choose(endpoints, HERE)
-    reachable = [each for each in endpoints if each.state & READY or each.state & ENDING == ENDING]
+    reachable = [endpoint for endpoint in endpoints if endpoint.state & READY or endpoint.state & ENDING == ENDING]
     assert bool(cluster) == bool(reachable)
-    assert bool(local) == any(each.node == "here" for each in reachable)
-    assert all(each in reachable for each in (*cluster, *local))
-    if any(each.state & READY for each in endpoints):
-        assert all(each.state & READY for each in cluster)
+    assert bool(local) == any(item.node == "here" for item in reachable)
+    assert all(item in reachable for item in (*cluster, *local))
+    if any(endpoint.state & READY for endpoint in endpoints):
+        assert all(item.state & READY for item in cluster)

@@ -74,7 +74,7 @@ def test_conditions_that_are_not_given_mean_ready(conditions, state):
 
 def test_endpoints_that_cannot_be_reached_are_left_out():
     addresses = (["10.1.0.1", "10.1.0.2"], ["fd00::1"], ["224.0.0.1"], ["rubbish"], [])
-    found = slice_([{"addresses": each} for each in addresses])
+    found = slice_([{"addresses": address} for address in addresses])
     assert [endpoint.address for endpoint in found.endpoints] == [bytes((10, 1, 0, 1))]
 
 

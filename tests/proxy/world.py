@@ -27,7 +27,7 @@ class World:
     def __init__(self, directory) -> None:
         self._stack = ExitStack()
         self._names = KernelNamespaces(directory)
-        self._stack.callback(lambda: [self._names.remove(each.name) for each in self._names.list()])
+        self._stack.callback(lambda: [self._names.remove(item.name) for item in self._names.list()])
         self.node = self._create("node")
         self.paths = {"node": self.node}
         self._network = self._stack.enter_context(KernelNetwork(self.node))
@@ -38,8 +38,8 @@ class World:
             sysctls.write(f"net.bridge.bridge-nf-call-{name}", "1")
         self._network.links.add(Bridge("br0", mac="02:00:00:00:00:01", up=True))
         self._bridge = self._network.links.get("br0").ifindex
-        for each in ("10.1.0.1/24", "fd00:1::1/64"):
-            self._network.addresses.add(self._bridge, ip_interface(each))
+        for entry in ("10.1.0.1/24", "fd00:1::1/64"):
+            self._network.addresses.add(self._bridge, ip_interface(entry))
         for name in PODS:
             self._attach(name, bridged=True)
         for name in ("outside", "remote"):

@@ -91,8 +91,8 @@ def test_a_stop_signal_is_the_containers_then_the_images_then_term():
 
 
 def test_every_signal_of_cri_is_one_of_the_kernels():
-    names = {each.name for each in pb.Signal.DESCRIPTOR.values} - {"RUNTIME_DEFAULT", "SIGTERM"}
-    sent = {each: stop_signal(pb.ContainerConfig(stop_signal=pb.Signal.Value(each))) for each in names}
+    names = {value.name for value in pb.Signal.DESCRIPTOR.values} - {"RUNTIME_DEFAULT", "SIGTERM"}
+    sent = {name: stop_signal(pb.ContainerConfig(stop_signal=pb.Signal.Value(name))) for name in names}
     assert [each for each, value in sent.items() if value == signal.SIGTERM] == []
     assert sent["SIGRTMINPLUS3"] == signal.SIGRTMIN + 3
     assert sent["SIGRTMAXMINUS14"] == signal.SIGRTMAX - 14
@@ -100,8 +100,8 @@ def test_every_signal_of_cri_is_one_of_the_kernels():
 
 def test_zero_limits_are_none():
     assert limits_of(pb.LinuxContainerResources()) == Limits()
-    told = pb.LinuxContainerResources(cpu_quota=-1, cpu_shares=2, memory_limit_in_bytes=3, cpuset_cpus="0")
-    assert limits_of(told) == Limits(cpu_quota=-1, cpu_shares=2, memory=3, cpus="0")
+    result = pb.LinuxContainerResources(cpu_quota=-1, cpu_shares=2, memory_limit_in_bytes=3, cpuset_cpus="0")
+    assert limits_of(result) == Limits(cpu_quota=-1, cpu_shares=2, memory=3, cpus="0")
     with pytest.raises(InvalidArgument, match="unified"):
         limits_of(pb.LinuxContainerResources(unified={"a": "b"}))
     for text in ("0", "-1", "", "x", "4194305", "\u0661"):
@@ -151,7 +151,7 @@ def test_a_score_that_may_not_be_lowered_is_not(tmp_path):
     (tmp_path / "score").write_text("100\n")
     host = HostPrivileges(tmp_path / "status", tmp_path / "score")
     assert host.capabilities == ["CAP_CHOWN"]
-    assert [host.oom_score_adj(each) for each in (-997, 100, 1000)] == [100, 100, 1000]
+    assert [host.oom_score_adj(item) for item in (-997, 100, 1000)] == [100, 100, 1000]
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ def container(id_="cccc", sandbox_id="aaaa", state="running", labels=None, **fie
 
 def test_addresses_are_reported_only_while_the_sandbox_is_ready():
     status = statuses.sandbox_status(sandbox())
-    assert (status.network.ip, [each.ip for each in status.network.additional_ips]) == ("10.0.0.1", ["fd00::1"])
+    assert (status.network.ip, [address.ip for address in status.network.additional_ips]) == ("10.0.0.1", ["fd00::1"])
     gone = statuses.sandbox_status(sandbox(state="stopped"))
     assert (gone.network.ip, gone.state) == ("", pb.SANDBOX_NOTREADY)
 
@@ -245,7 +245,7 @@ def test_a_containers_status_names_the_image_as_the_pod_does():
 def test_containers_are_picked(wanted, found):
     all_ = [container(labels={"a": "1"}), container("dddd", "bbbb", "exited", {"a": "2"})]
     picked = statuses.filter_containers(all_, pb.ContainerFilter(**wanted))
-    assert [each.id for each in picked] == found
+    assert [item.id for item in picked] == found
 
 
 @pytest.mark.parametrize(
@@ -259,29 +259,29 @@ def test_containers_are_picked(wanted, found):
 )
 def test_sandboxes_are_picked(wanted, found):
     all_ = [sandbox(), sandbox("bbbb", "stopped", {"a": "1"})]
-    assert [each.id for each in statuses.filter_sandboxes(all_, pb.PodSandboxFilter(**wanted))] == found
+    assert [sandbox.id for sandbox in statuses.filter_sandboxes(all_, pb.PodSandboxFilter(**wanted))] == found
 
 
 @pytest.fixture
 def events(clock):
-    told = Events(clock)
-    told.describe = lambda each: (pb.PodSandboxStatus(id=each.id), [])
-    return told
+    result = Events(clock)
+    result.describe = lambda each: (pb.PodSandboxStatus(id=each.id), [])
+    return result
 
 
 async def test_events_reach_every_listener_in_order(events):
     one, two = events.listen(), events.listen()
-    waiting = [asyncio.create_task(anext(each)) for each in (one, two)]
+    waiting = [asyncio.create_task(anext(item)) for item in (one, two)]
     await asyncio.sleep(0)
     pod = SimpleNamespace(id="p")
     events.sandbox(pod, "CREATED")
     events.container("c", pod, "STARTED")
-    assert [(await each).container_id for each in waiting] == ["p", "p"]
+    assert [(await item).container_id for item in waiting] == ["p", "p"]
     later = await anext(one)
     assert (later.container_id, later.container_event_type) == ("c", pb.CONTAINER_STARTED_EVENT)
     assert later.pod_sandbox_status.id == "p"
-    for each in (one, two):
-        await each.aclose()
+    for entry in (one, two):
+        await entry.aclose()
     assert not events._listeners
 
 
@@ -295,5 +295,5 @@ async def test_a_slow_listener_is_ended_and_delays_no_event(clock):
     for _ in range(10):
         events.sandbox(pod, "CREATED")
     await first
-    assert len([each async for each in slow]) == 2
+    assert len([item async for item in slow]) == 2
     assert not events._listeners

@@ -111,10 +111,10 @@ class Wire:
 class Cuttable:
     """A stream that ends with an error when the server goes."""
 
-    def __init__(self, incoming, cut, told):
+    def __init__(self, incoming, cut, reported):
         self._incoming = incoming
         self._cut = cut
-        self._told = told
+        self._told = reported
         self.status, self.headers = incoming.status, incoming.headers
 
     async def read(self):
@@ -128,8 +128,8 @@ class Cuttable:
                 raise Interrupted("reset by peer")
             return reading.result()
         finally:
-            for each in (reading, cutting):
-                each.cancel()
+            for item in (reading, cutting):
+                item.cancel()
             await asyncio.gather(reading, cutting, return_exceptions=True)
 
     def close(self):
@@ -181,8 +181,8 @@ class Cluster:
     async def on_nodes(self):
         """The names of pods by node, the empty name for those that wait."""
         found = {}
-        for each in (await self.api.list(PODS)).items:
-            found.setdefault(each["spec"].get("nodeName", ""), set()).add(each["metadata"]["name"])
+        for item in (await self.api.list(PODS)).items:
+            found.setdefault(item["spec"].get("nodeName", ""), set()).add(item["metadata"]["name"])
         return found
 
     async def all_placed(self, count):
@@ -238,7 +238,7 @@ class Cluster:
 
 def scheduled(pod):
     conditions = pod["status"].get("conditions", [])
-    return next((each for each in conditions if each["type"] == "PodScheduled"), {})
+    return next((condition for condition in conditions if condition["type"] == "PodScheduled"), {})
 
 
 @pytest.fixture

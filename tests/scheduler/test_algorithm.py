@@ -77,7 +77,7 @@ def test_no_node_ever_holds_more_than_it_has(make_pod, make_snapshot, sizes, pod
     for node in snapshot.nodes:
         limits = amounts(has[node.name])
         assert len(node.pods) <= limits["pods"]
-        assert all(sum(each.requests.get(name, 0) for each in node.pods.values()) <= limits[name] for name in limits)
+        assert all(sum(pod.requests.get(name, 0) for pod in node.pods.values()) <= limits[name] for name in limits)
 
 
 @given(

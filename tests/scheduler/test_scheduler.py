@@ -27,7 +27,9 @@ async def test_a_pod_is_bound_to_the_only_node(working):
     await working.pod("web")
     pod = await working.placed("web")
     assert pod["spec"]["nodeName"] == "n1"
-    assert [(each["type"], each["status"]) for each in pod["status"]["conditions"]] == [("PodScheduled", "True")]
+    assert [(condition["type"], condition["status"]) for condition in pod["status"]["conditions"]] == [
+        ("PodScheduled", "True")
+    ]
 
 
 async def test_pods_and_nodes_from_before_are_found(cluster):

@@ -109,7 +109,7 @@ def test_the_best_rated_node_is_chosen(make_pod, make_snapshot, nodes, pod, chos
 
 
 def test_the_weights_are_those_that_users_know():
-    assert {each.name: each.weight for each in scores.SCORES} == {
+    assert {score.name: score.weight for score in scores.SCORES} == {
         "TaintToleration": 3,
         "NodeAffinity": 2,
         "NodeResourcesFit": 1,

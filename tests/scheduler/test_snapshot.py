@@ -32,9 +32,9 @@ def test_the_sums_are_always_those_of_the_pods_that_are_there(make_pod, steps):
             there.pop(info.pod.uid, None)
     for node in snapshot.nodes:
         here = [info for name, info in there.values() if name == node.name]
-        assert sorted(node.pods) == sorted(each.pod.uid for each in here)
+        assert sorted(node.pods) == sorted(item.pod.uid for item in here)
         for sums, of in ((node.requested, "requests"), (node.usage, "usage")):
-            assert +sums == +Counter(sum((Counter(getattr(each, of)) for each in here), Counter()))
+            assert +sums == +Counter(sum((Counter(getattr(item, of)) for item in here), Counter()))
         assert node.owners["set"] == len(here)
     assert {uid: snapshot.node_of(uid) for uid in there} == {uid: name for uid, (name, _) in there.items()}
 
@@ -44,11 +44,11 @@ def test_a_node_keeps_its_pods_while_its_object_is_away(make_pod):
     snapshot.put_pod(make_pod("early", requests={"cpu": "1"}), "n1")
     assert snapshot.nodes == []
     snapshot.put_node(nodes.read({"metadata": {"name": "n1"}}))
-    assert [each.requested["cpu"] for each in snapshot.nodes] == [1000]
+    assert [node.requested["cpu"] for node in snapshot.nodes] == [1000]
     snapshot.drop_node("n1")
     assert snapshot.nodes == []
     snapshot.put_node(nodes.read({"metadata": {"name": "n1"}}))
-    assert [each.requested["cpu"] for each in snapshot.nodes] == [1000]
+    assert [node.requested["cpu"] for node in snapshot.nodes] == [1000]
 
 
 def test_nothing_is_left_of_a_node_without_object_and_pods(make_pod):

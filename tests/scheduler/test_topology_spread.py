@@ -126,4 +126,4 @@ def test_pods_of_one_owner_spread_over_hosts_by_themselves(make_pod, make_snapsh
         found = choose(info, snapshot)
         assert isinstance(found, Chosen)
         snapshot.put_pod(info, found.node)
-    assert [len(each.pods) for each in snapshot.nodes] == [3, 3, 3]
+    assert [len(node.pods) for node in snapshot.nodes] == [3, 3, 3]

@@ -110,7 +110,7 @@ def environment(reports) -> dict[str, str]:
 def cgroups() -> Iterator[list[str]]:
     """Fresh cgroups, as the caller of a shim makes them."""
     made = support.make_cgroups(f"podwire-test-{os.getpid()}-{os.urandom(4).hex()}")
-    yield [str(each) for each in made]
+    yield [str(item) for item in made]
     support.remove_cgroups(made)
 
 

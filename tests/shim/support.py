@@ -52,7 +52,7 @@ def logged(path: Path) -> list[tuple[str, str, bytes]]:
     assert not raw or raw.endswith(b"\n")
     lines = [part.split(b" ", 3) for part in raw.split(b"\n")[:-1]]
     stamps = [stamp.decode() for stamp, *_ in lines]
-    assert all(len(each) == len("2026-01-02T03:04:05.123456789Z") and each.endswith("Z") for each in stamps)
+    assert all(len(stamp) == len("2026-01-02T03:04:05.123456789Z") and stamp.endswith("Z") for stamp in stamps)
     return [(stream.decode(), tag.decode(), text) for _, stream, tag, text in lines]
 
 
@@ -60,9 +60,9 @@ def make_cgroups(name: str) -> list[Path]:
     """In two version 1 hierarchies, or in the one of version 2."""
     top = Path("/sys/fs/cgroup")
     parents = [top] if (top / "cgroup.procs").exists() else [top / "pids", top / "freezer"]
-    made = [each / name for each in parents]
-    for each in made:
-        each.mkdir()
+    made = [parent / name for parent in parents]
+    for item in made:
+        item.mkdir()
     return made
 
 
@@ -71,11 +71,11 @@ def members(cgroup: str | Path) -> list[int]:
 
 
 def remove_cgroups(made: Sequence[Path]) -> None:
-    for each in made:
-        while each.exists() and (left := members(each)):
+    for item in made:
+        while item.exists() and (left := members(item)):
             for pid in left:
                 end(pid)
-        eventually(lambda each=each: not each.exists() or removed(each))
+        eventually(lambda item=item: not item.exists() or removed(item))
 
 
 def removed(cgroup: Path) -> bool:
@@ -323,8 +323,8 @@ class Boxes:
         }
 
     def sweep(self) -> None:
-        for each in self.made:
-            each.remove()
+        for item in self.made:
+            item.remove()
 
 
 def readable(fd: int, seconds: float) -> bool:

@@ -57,6 +57,27 @@ def test_a_container_in_the_namespace_of_the_file_may_start(shim, environment, a
     assert check(shim, environment, attached, state(os.getpid())) == (0, "")
 
 
+def check_link(shim, environment, name, state):
+    command = [*shim, "has-link", name]
+    done = subprocess.run(
+        command, input=json.dumps(state), env=environment, capture_output=True, text=True, check=False, timeout=60
+    )
+    return done.returncode, done.stderr
+
+
+def test_a_container_whose_namespace_has_the_link_may_start(shim, environment):
+    assert check_link(shim, environment, "lo", oci_state(os.getpid())) == (0, "")
+    code, error = check_link(shim, environment, "nic0", oci_state(os.getpid()))
+    assert code == 1
+    assert error == "podwire-shim: has-link: the network namespace of the pod does not have the device's link nic0\n"
+
+
+def test_a_link_is_not_looked_for_without_a_process(shim, environment):
+    assert check_link(shim, environment, "lo", {})[0] == 1
+    assert check_link(shim, environment, "lo", oci_state(2**22 + 1))[0] == 1
+    assert check_link(shim, environment, "longer-than-any-link", oci_state(os.getpid()))[0] == 2
+
+
 WRONG = {
     "no state": ("", "stdin is no OCI state with a pid"),
     "no JSON": ('{"pid', "stdin is no OCI state with a pid"),

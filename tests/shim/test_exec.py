@@ -170,7 +170,7 @@ def exec_in(box, *words: str, flags=()) -> list[str]:
 def running(box, word: str) -> list[str]:
     """Processes in the container with this word on their command line."""
     listed = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True, check=True).stdout.splitlines()
-    return [each for each in listed if f"sleep {word}" in each and "podwire" not in each]
+    return [item for item in listed if f"sleep {word}" in item and "podwire" not in item]
 
 
 @pytest.fixture

@@ -129,7 +129,7 @@ def test_a_call_is_handed_over_whole_and_the_answer_is_passed_on(run, daemon, tm
     assert ADD.items() <= request.environ.items()
     assert (request.environ["EMPTY"], request.environ["WORDS"]) == ("", "a=b c\nd")
     wanted = [Path(name).stat() for name in ("/proc/self/ns/net", "/proc/self/ns/mnt", "/", cwd)]
-    assert [path.st_ino for path in places] == [each.st_ino for each in wanted]
+    assert [path.st_ino for path in places] == [item.st_ino for item in wanted]
 
 
 @pytest.mark.parametrize("env", [{"CNI_COMMAND": "VERSION"}, {}], ids=["VERSION", "no command"])

@@ -64,7 +64,7 @@ def test_the_shim_ends_and_leaves_only_its_files(boxes):
 def test_every_waiter_gets_the_exit(boxes):
     box = boxes.box("sh", "-c", "sleep 0.3; exit 4").start()
     waiting = [box.open("wait") for _ in range(20)]
-    answers = {each.line() for each in waiting}
+    answers = {item.line() for item in waiting}
     assert len(answers) == 1
     assert json.loads(answers.pop())["code"] == 4
 
@@ -73,8 +73,8 @@ def test_twenty_at_once(boxes):
     made = [boxes.box("sh", "-c", f"echo {number}; exit {number}") for number in range(20)]
     with ThreadPoolExecutor(20) as pool:
         list(pool.map(lambda each: each.start(), made))
-    assert [each.exited()["code"] for each in made] == list(range(20))
-    assert [each.log.read_bytes().split()[-1] for each in made] == [b"%d" % number for number in range(20)]
+    assert [item.exited()["code"] for item in made] == list(range(20))
+    assert [item.log.read_bytes().split()[-1] for item in made] == [b"%d" % number for number in range(20)]
 
 
 def test_the_container_inherits_only_three_descriptors(boxes, oci, support):

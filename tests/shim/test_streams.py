@@ -107,13 +107,13 @@ def test_attached_clients_get_the_output_and_then_the_end(boxes):
     watching = [box.opened("attach") for _ in range(3)]
     with box.opened("stdin") as feeding:
         feeding.socket.sendall(b"\n")
-        for each in watching:
-            assert {each.frame(), each.frame()} == {(STDOUT, 0, b"now"), (STDERR, 0, b"bad\n")}
+        for item in watching:
+            assert {item.frame(), item.frame()} == {(STDOUT, 0, b"now"), (STDERR, 0, b"bad\n")}
         feeding.socket.sendall(b"\n")
-        for each in watching:
-            channel, lost, data = each.frame()
+        for item in watching:
+            channel, lost, data = item.frame()
             assert (channel, lost, json.loads(data)["code"]) == (EXITED, 0, 2)
-            assert each.frame() is None
+            assert item.frame() is None
 
 
 def test_a_slow_attached_client_delays_no_other_and_learns_its_loss(boxes, support):
@@ -180,5 +180,5 @@ def test_silent_clients_are_disconnected_and_free_their_slots(boxes):
     refused = box.open("status")
     with suppress(ConnectionResetError):
         assert refused.line() == ""
-    assert [each.line() for each in silent] == [""] * 64
+    assert [item.line() for item in silent] == [""] * 64
     assert box.ask("status")

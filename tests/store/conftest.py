@@ -26,9 +26,9 @@ START_SECONDS = 20.0
 
 def free_ports(count: int) -> list[int]:
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
+    ports = [socket.getsockname()[1] for socket in sockets]
+    for item in sockets:
+        item.close()
     return ports
 
 
@@ -116,8 +116,8 @@ def start_etcd(tmp_path: Path) -> Iterator[StartEtcd]:
         return member
 
     yield start
-    for each in members:
-        each.kill()
+    for item in members:
+        item.kill()
 
 
 @pytest.fixture
@@ -130,13 +130,13 @@ def etcd_cluster(tmp_path: Path) -> Iterator[list[EtcdMember]]:
         EtcdMember(tmp_path / name, "--initial-cluster", peers, client=ports[number], peer=ports[number + 3])
         for number, name in enumerate(names)
     ]
-    for each in members:
-        each.start()
-    for each in members:
-        each.wait()
+    for member in members:
+        member.start()
+    for member in members:
+        member.wait()
     yield members
-    for each in members:
-        each.kill()
+    for member in members:
+        member.kill()
 
 
 @pytest.fixture(scope="session")
@@ -171,8 +171,8 @@ async def open_a_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncI
         return store
 
     yield opener
-    for each in opened:
-        await each.close()
+    for item in opened:
+        await item.close()
 
 
 @pytest.fixture
@@ -218,7 +218,7 @@ def run_program() -> Iterator[RunProgram]:
         return child
 
     yield run
-    for each in children:
-        if each.poll() is None:
-            os.killpg(each.pid, signal.SIGKILL)
-        each.communicate()
+    for item in children:
+        if item.poll() is None:
+            os.killpg(item.pid, signal.SIGKILL)
+        item.communicate()

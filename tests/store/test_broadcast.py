@@ -15,8 +15,8 @@ def put(revision: int, key: str = "/registry/pods/default/web", value: bytes = b
 
 
 def publish(broadcaster: Broadcaster, *changes: Change) -> None:
-    for each in changes:
-        broadcaster.history.append(each)
+    for change in changes:
+        broadcaster.history.append(change)
     broadcaster.publish(changes)
 
 
@@ -25,7 +25,7 @@ async def test_a_replay_does_not_count_against_the_queue():
     publish(broadcaster, *(put(revision) for revision in range(2, 12)))
     watch = broadcaster.subscribe(PODS, 1)
     publish(broadcaster, put(12), put(13))
-    assert [each.revision for each in await watch.next()] == list(range(2, 14))
+    assert [item.revision for item in await watch.next()] == list(range(2, 14))
     publish(broadcaster, put(14), put(15), put(16))
     with pytest.raises(SlowWatcher):
         await watch.next()
@@ -40,7 +40,7 @@ async def test_the_revision_stops_where_the_watch_was_cut():
     publish(broadcaster, put(3), put(4), put(5, "/registry/secrets/a/b"))
     assert watch.revision == 2
     resumed = broadcaster.subscribe(PODS, watch.revision)
-    assert [each.revision for each in await resumed.next()] == [3, 4]
+    assert [item.revision for item in await resumed.next()] == [3, 4]
 
 
 async def test_a_reader_gets_the_queued_events_after_the_end():
@@ -49,7 +49,7 @@ async def test_a_reader_gets_the_queued_events_after_the_end():
     publish(broadcaster, put(2))
     broadcaster.end_all(StorageError("over"))
     assert watch.revision == 1
-    assert [each.revision for each in await watch.next()] == [2]
+    assert [item.revision for item in await watch.next()] == [2]
     assert watch.revision == 2
     with pytest.raises(StorageError, match="over"):
         await watch.next()
@@ -61,10 +61,10 @@ async def test_a_restarted_feed_answers_gone_to_readers_that_missed_events():
     publish(broadcaster, put(2))
     broadcaster.restart(20)
     publish(broadcaster, put(21))
-    assert [each.revision for each in await behind.next()] == [2]
+    assert [item.revision for item in await behind.next()] == [2]
     with pytest.raises(Gone):
         await behind.next()
-    assert [each.revision for each in await ahead.next()] == [21]
+    assert [item.revision for item in await ahead.next()] == [21]
 
 
 async def test_an_ended_watch_leaves_nothing_behind():
@@ -81,7 +81,7 @@ async def test_a_batch_wakes_a_reader_once():
     await asyncio.sleep(0)
     publish(broadcaster, put(2), put(3))
     publish(broadcaster, put(4))
-    assert [each.revision for each in await waiting] == [2, 3, 4]
+    assert [item.revision for item in await waiting] == [2, 3, 4]
 
 
 async def test_watches_elsewhere_cost_a_change_next_to_nothing():
@@ -162,8 +162,8 @@ async def test_a_watch_with_a_trigger_gets_changes_to_and_from_its_text():
         moved(8, b"n1", None),
     ]
     publish(broadcaster, *changes)
-    assert [each.revision for each in await watch.next()] == [3, 4, 5, 7, 8]
-    assert [each.revision for each in await everything.next()] == [2, 3, 4, 5, 6, 7, 8]
+    assert [item.revision for item in await watch.next()] == [3, 4, 5, 7, 8]
+    assert [item.revision for item in await everything.next()] == [2, 3, 4, 5, 6, 7, 8]
     publish(broadcaster, moved(9, b"n2", b"n3"))
     assert watch.revision == 9, "a bookmark may say it"
 
@@ -206,7 +206,7 @@ async def test_others_run_between_groups_of_readers():
     await asyncio.sleep(0)
     publish(broadcaster, put(2))
     await asyncio.gather(write(), *readers)
-    turns = "".join("w" if each == "writer" else "r" for each in order).split("w")
+    turns = "".join("w" if item == "writer" else "r" for item in order).split("w")
     assert max(map(len, turns)) <= 2 * WAKE
     assert order.count("reader") == WAKE * 5
 
@@ -218,6 +218,6 @@ async def test_a_reader_that_waits_for_its_turn_finds_all_changes_of_the_meantim
     publish(broadcaster, put(2))
     await asyncio.sleep(0)
     publish(broadcaster, put(3))
-    batches = [[each.revision for each in batch] for batch in await asyncio.gather(*readers)]
+    batches = [[item.revision for item in batch] for batch in await asyncio.gather(*readers)]
     assert batches[0] == [2]
     assert batches[-1] == [2, 3]

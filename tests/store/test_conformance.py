@@ -149,7 +149,7 @@ async def test_a_list_can_go_back_to_every_revision_since_compaction(store):
             state[key] = await store.update(key, b"%d" % dice.randrange(100), expected=state[key].revision)
         else:
             await store.delete(key, expected=state.pop(key).revision)
-        states[store.revision] = tuple(state[each] for each in sorted(state))
+        states[store.revision] = tuple(state[item] for item in sorted(state))
     for revision, items in states.items():
         assert (await store.list(PODS, at=revision)).items == items
 
@@ -333,17 +333,17 @@ async def test_each_of_many_concurrent_updates_of_a_key_has_one_winner(store):
 
 async def test_one_of_many_concurrent_creations_of_a_key_succeeds(store):
     results = await asyncio.gather(*(store.create(WEB, b"%d" % n) for n in range(20)), return_exceptions=True)
-    items = [each for each in results if isinstance(each, Item)]
+    items = [result for result in results if isinstance(result, Item)]
     assert [await store.get(WEB)] == items
-    assert sum(isinstance(each, KeyExists) for each in results) == 19
+    assert sum(isinstance(result, KeyExists) for result in results) == 19
 
 
 async def test_a_cancelled_write_happens_wholly_or_not_at_all_and_harms_no_other(store, take):
     watch = store.watch(PODS, after=store.revision)
     writes = [asyncio.ensure_future(store.create(f"{PODS}default/p{number}", b"")) for number in range(10)]
     await asyncio.sleep(0)
-    for each in writes[::2]:
-        each.cancel()
+    for entry in writes[::2]:
+        entry.cancel()
     await asyncio.wait(writes)
     after = await store.create(f"{PODS}default/q", b"")
     seen = []
@@ -351,7 +351,7 @@ async def test_a_cancelled_write_happens_wholly_or_not_at_all_and_harms_no_other
         while not seen or seen[-1].item != after:
             seen += await watch.next()
     assert tuple(sorted((change.item for change in seen), key=lambda item: item.key)) == (await store.list(PODS)).items
-    assert {each.result() for each in writes[1::2]} < {change.item for change in seen}
+    assert {write.result() for write in writes[1::2]} < {change.item for change in seen}
 
 
 async def test_the_past_is_kept_within_its_window(open_a_store, take):

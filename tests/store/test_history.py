@@ -17,8 +17,8 @@ class Clock:
 
 def filled(*changes: Change, clock=None) -> History:
     history = History(clock=clock or Clock())
-    for each in changes:
-        history.append(each)
+    for change in changes:
+        history.append(change)
     return history
 
 
@@ -39,17 +39,17 @@ KEYS = ["/registry/pods/a/1", "/registry/pods/b/1", "/registry/secrets/a/1", "/r
 )
 def test_changes_are_found_by_prefix(prefix, expected):
     history = filled(*(put(number + 2, key) for number, key in enumerate(KEYS)))
-    assert [each.revision for each in history.after(1, prefix)] == expected
-    assert [each.revision for each in history.after(3, prefix)] == [each for each in expected if each > 3]
+    assert [item.revision for item in history.after(1, prefix)] == expected
+    assert [item.revision for item in history.after(3, prefix)] == [item for item in expected if item > 3]
 
 
 def test_forgotten_events_are_gone_from_every_index():
     history = filled(*(put(number + 2, key, b"1234") for number, key in enumerate(KEYS)))
-    assert [each.revision for each in history.forget(4)] == [2, 3, 4]
+    assert [item.revision for item in history.forget(4)] == [2, 3, 4]
     with pytest.raises(Gone) as refused:
         history.after(3, "/registry/pods/")
     assert refused.value.oldest == 4
-    assert [each.revision for each in history.after(4, "/registry/pods/")] == [7]
+    assert [item.revision for item in history.after(4, "/registry/pods/")] == [7]
     assert history.after(4, "/registry/secrets/") == []
     assert (len(history), history.size) == (3, 3 * (CHANGE_OVERHEAD + 4))
 

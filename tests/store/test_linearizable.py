@@ -84,18 +84,18 @@ async def play(store, seed: int) -> tuple[Record, list[Change], int]:
 
 def check(record: Record, watched: list[Change], start: int) -> None:
     writes = sorted(record.writes, key=lambda each: each.revision)
-    assert [(each.revision, each.key, each.result) for each in writes] == [
+    assert [(write.revision, write.key, write.result) for write in writes] == [
         (change.revision, change.key, change.item) for change in watched
     ], "the watch tells another story"
-    by_end = sorted((each.ended, each.revision) for each in writes)
+    by_end = sorted((write.ended, write.revision) for write in writes)
     done = list(itertools.accumulate((revision for _, revision in by_end), max))
 
     def acknowledged_before(tick: int) -> int:
         count = bisect_left(by_end, (tick, 0))
         return done[count - 1] if count else start
 
-    for each in writes:
-        assert each.revision > acknowledged_before(each.begun), "a later write has an earlier revision"
+    for entry in writes:
+        assert entry.revision > acknowledged_before(entry.begun), "a later write has an earlier revision"
     states = {start: {}}
     for change in watched:
         state = dict(states[max(states)])
@@ -103,13 +103,13 @@ def check(record: Record, watched: list[Change], start: int) -> None:
         if change.item is not None:
             state[change.key] = change.item
         states[change.revision] = state
-    for each in record.reads:
-        possible = [state for at, state in states.items() if at >= acknowledged_before(each.begun)]
-        assert any(state.get(each.key) == each.result for state in possible), f"a stale read: {each}"
-    for each in record.lists:
-        page: Page = each.result
+    for read in record.reads:
+        possible = [state for at, state in states.items() if at >= acknowledged_before(read.begun)]
+        assert any(state.get(read.key) == read.result for state in possible), f"a stale read: {read}"
+    for list_ in record.lists:
+        page: Page = list_.result
         at = max(revision for revision in states if revision <= page.revision)
-        assert page.revision >= acknowledged_before(each.begun), "a stale list"
+        assert page.revision >= acknowledged_before(list_.begun), "a stale list"
         assert {item.key: item for item in page.items} == states[at], "a list of no moment"
 
 
@@ -142,9 +142,9 @@ class LostEvents(Yielding):
     def _publish(self, changes):
         super()._publish(changes)
         if self.revision % 10 == 0:
-            for each in self._broadcaster._subscribers["/registry/pods/"]:
-                each._queue.pop()
-                each._queue.append(Change(self.revision, KEYS[0], None, None))
+            for item in self._broadcaster._subscribers["/registry/pods/"]:
+                item._queue.pop()
+                item._queue.append(Change(self.revision, KEYS[0], None, None))
 
 
 class TornLists(Yielding):

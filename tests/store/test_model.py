@@ -102,7 +102,7 @@ class StoreModel(RuleBasedStateMachine):
     @rule()
     def read_watches(self) -> None:
         for watch, prefix, after, seen in self.watches:
-            expected = [each for each in self.log if each.revision > after and each.key.startswith(prefix)]
+            expected = [item for item in self.log if item.revision > after and item.key.startswith(prefix)]
             while len(seen) < len(expected):
                 seen.extend(self.runner.run(asyncio.wait_for(watch.next(), 20)))
             assert seen == expected

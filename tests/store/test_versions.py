@@ -60,7 +60,7 @@ def test_compaction_removes_only_unreachable_versions(history, data):
     floor = data.draw(st.sampled_from(sorted(states)))
     superseded = versions.compact(floor)
     needed = {item.revision for at, state in states.items() if at >= floor for item in state.values()}
-    assert sorted(superseded) == sorted(rows - needed | {each for each in tombstones if each <= floor})
+    assert sorted(superseded) == sorted(rows - needed | {tombstone for tombstone in tombstones if tombstone <= floor})
     for at, state in states.items():
         if at < floor:
             with pytest.raises(Gone):

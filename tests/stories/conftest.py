@@ -36,8 +36,8 @@ def start_server(tmp_path: Path) -> Iterator[StartServer]:
 
     yield start
     with ExitStack() as every:
-        for each in servers:
-            every.callback(each.close)
+        for item in servers:
+            every.callback(item.close)
 
 
 @pytest.fixture(scope="session")
@@ -85,7 +85,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         if hasattr(metafunc.module, "FEW_KUBECTLS") or not os.environ.get("PODWIRE_SOAK"):
             seed = os.environ.get("PODWIRE_CRASH_SEED", "1")
             between = random.Random(f"{seed}/{metafunc.function.__name__}").sample(range(1, len(found) - 1), 1)
-            found = [found[each] for each in (0, *between, len(found) - 1)] if len(found) > 3 else found
+            found = [found[item] for item in (0, *between, len(found) - 1)] if len(found) > 3 else found
         metafunc.parametrize("kubectl_program", found)
 
 

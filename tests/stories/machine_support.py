@@ -60,7 +60,7 @@ class Machine:
         return done.stdout
 
     def links(self) -> set[str]:
-        return {each["ifname"] for each in json.loads(self.output("ip", "-j", "link"))}
+        return {item["ifname"] for item in json.loads(self.output("ip", "-j", "link"))}
 
     def mounts(self) -> str:
         return Path(f"/proc/{self._child.pid}/mountinfo").read_text()
@@ -118,9 +118,9 @@ class Cluster:
         opened = [os.pidfd_open(pid) for pid in pids]
         for pid in pids:
             os.kill(pid, signal.SIGKILL)
-        for each in opened:
-            _ended(each)
-            os.close(each)
+        for item in opened:
+            _ended(item)
+            os.close(item)
 
     def leakcheck(self) -> tuple[int, list[Any]]:
         done = self.podwire("leakcheck -o json")

@@ -115,7 +115,7 @@ def test_get_in_every_form(kubectl, server):
 
 
 def test_get_selects_sorts_and_pages(kubectl, server):
-    kubectl("apply -f -", given="---".join(POD.replace("name: web", f"name: p{each}") for each in (1, 2, 3)))
+    kubectl("apply -f -", given="---".join(POD.replace("name: web", f"name: p{number}") for number in (1, 2, 3)))
     kubectl("label pod p1 tier=front")
     server.rest(
         "PATCH",
@@ -273,10 +273,10 @@ def test_describe_works_for_every_kind(kubectl, server):
     }
     server.rest("POST", f"/api/v1/namespaces/{kubectl.namespace}/events", event)
     eventually(lambda: kubectl("get quota q -o jsonpath={.status.used.pods}") == "1")
-    output = kubectl.together(*(f"describe {each}" for each in DESCRIBED))
+    output = kubectl.together(*(f"describe {item}" for item in DESCRIBED))
     for (what, expected), text in zip(DESCRIBED.items(), output, strict=True):
         plain = " ".join(text.split())
-        assert [each for each in expected if each not in plain] == [], f"describe {what}:\n{text}"
+        assert [item for item in expected if item not in plain] == [], f"describe {what}:\n{text}"
 
 
 EXPLAINED = {
@@ -292,7 +292,7 @@ EXPLAINED = {
 def test_explain_describes_fields(kubectl):
     if kubectl.version < (1, 27):
         return  # 1.20 reads OpenAPI v2, in which no kind is told of
-    output = kubectl.together(*(f"explain {each}" for each in EXPLAINED), "explain pod.spec --recursive")
+    output = kubectl.together(*(f"explain {item}" for item in EXPLAINED), "explain pod.spec --recursive")
     for (what, expected), text in zip(EXPLAINED.items(), output, strict=False):
         assert expected in " ".join(text.split()), f"explain {what}:\n{text}"
     recursive = r"containers\s+<\[\]Container>.*ports\s+<\[\]ContainerPort>.*hostPort\s+<integer>"
@@ -363,7 +363,7 @@ def test_wait(kubectl, server):
     if kubectl.version >= (1, 31):
         waits["wait cm/later --for=create"] = "configmaps/later"
     with ExitStack() as stack:
-        lines = [stack.enter_context(kubectl.background(f"{each} --timeout=20s -v=6")) for each in waits]
+        lines = [stack.enter_context(kubectl.background(f"{wait} --timeout=20s -v=6")) for wait in waits]
         for line, asked in zip(lines, waits.values(), strict=True):
             line.until(asked)
         run_pod(server, kubectl)

@@ -48,7 +48,7 @@ def test_create_makes_every_kind_that_it_knows(kubectl):
         for command, output in MADE.items()
         if kubectl.version >= (1, 21) or not command.startswith(FROM_1_21)
     }
-    assert kubectl.together(*wanted) == [f"{each}\n" for each in wanted.values()]
+    assert kubectl.together(*wanted) == [f"{item}\n" for item in wanted.values()]
     assert kubectl("expose deployment web --port=80 --name=front") == "service/front exposed\n"
     assert kubectl("get svc inside -o jsonpath={.spec.ports[0].targetPort}") == "8080"
     assert kubectl("get secret word -o jsonpath={.data.pass}") == "d29yZA=="

@@ -22,13 +22,13 @@ class Family:
         self.server = server
 
     def make(self, name, *owners, finalizers=()):
-        references = [owner(each["metadata"]["name"], each["metadata"]["uid"], blocking=True) for each in owners]
+        references = [owner(item["metadata"]["name"], item["metadata"]["uid"], blocking=True) for item in owners]
         metadata = {"name": name, "labels": {"family": "yes"}, "ownerReferences": references}
         return self.server.rest("POST", self.path, {"metadata": {**metadata, "finalizers": list(finalizers)}})
 
     def names(self):
         found = self.server.rest("GET", f"{self.path}?labelSelector=family")["items"]
-        return [each["metadata"]["name"] for each in found]
+        return [item["metadata"]["name"] for item in found]
 
     def get(self, name):
         return self.server.rest("GET", f"{self.path}/{name}")
@@ -102,7 +102,7 @@ def test_dependents_follow_in_the_background(kubectl, family):
     kubectl("delete cm root --cascade=background")
     eventually(lambda: family.names() == ["other", "shared"])
     kept = family.get("shared")["metadata"]["ownerReferences"]
-    assert [each["name"] for each in kept] == ["other"]
+    assert [item["name"] for item in kept] == ["other"]
 
 
 def test_an_owner_in_the_foreground_waits_for_its_dependents(kubectl, family):

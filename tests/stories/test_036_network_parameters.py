@@ -54,7 +54,7 @@ def deployed(kubectl):
     wrong = filled(CLAIM, "wrong", "interface: {mtu: 1}")
     eventually(lambda: kubectl.run("create --dry-run=server -f -", given=wrong).returncode != 0)
     again = kubectl(f"apply --namespace podwire -f {MANIFESTS}").splitlines()
-    assert [each for each in again if not each.endswith("unchanged")] == []
+    assert [item for item in again if not item.endswith("unchanged")] == []
     yield
     kubectl(f"delete --namespace podwire --ignore-not-found -f {MANIFESTS}")
 

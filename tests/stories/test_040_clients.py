@@ -160,7 +160,7 @@ def test_a_leader_is_elected_with_leases(official, namespace):
             else:
                 holders.append(name)
 
-    threads = [threading.Thread(target=campaign, args=(each,)) for each in "ab"]
+    threads = [threading.Thread(target=campaign, args=(letter,)) for letter in "ab"]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -211,7 +211,7 @@ def test_lightkube_lists_patches_and_watches(light, namespace):
     light.create(ConfigMap(metadata=ObjectMeta(name="one", labels={"n": "1"}), data={"a": "b"}), namespace=namespace)
     light.create(ConfigMap(metadata=ObjectMeta(name="two", labels={"n": "2"})), namespace=namespace)
     listed = light.list(ConfigMap, namespace=namespace, labels={"n": ["1", "2"]}, chunk_size=1)
-    assert [each.metadata.name for each in listed] == ["one", "two"]
+    assert [item.metadata.name for item in listed] == ["one", "two"]
     patched = light.patch(ConfigMap, "one", {"data": {"c": "d"}}, namespace=namespace, patch_type=PatchType.MERGE)
     assert patched.data == {"a": "b", "c": "d"}
     light.patch(ConfigMap, "one", {"data": {"a": None}}, namespace=namespace)
@@ -269,7 +269,7 @@ async def test_kr8s_keeps_objects(server, namespace):
     await pod.delete()
     await pod.wait("delete", timeout=20)
     assert not await pod.exists()
-    assert {"pods", "configmaps"} <= {each["name"] for each in await api.api_resources()}
+    assert {"pods", "configmaps"} <= {resource["name"] for resource in await api.api_resources()}
     assert (await api.version())["major"] == "1"
 
 
@@ -288,7 +288,7 @@ async def test_our_informer_outlives_its_server(start_server):
             return await client.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data})
 
         await put("before", a="1")
-        assert [type(each) for each in await changes.take(2)] in ([Added, Synced], [Synced, Added])
+        assert [type(item) for item in await changes.take(2)] in ([Added, Synced], [Synced, Added])
         for how in (server.kill, server.stop):
             await asyncio.to_thread(how)
             await asyncio.to_thread(server.start)
@@ -296,7 +296,7 @@ async def test_our_informer_outlives_its_server(start_server):
             await put(name)
             await client.patch(CONFIG_MAPS, "before", {"data": {"a": name}}, "default")
             await client.delete(CONFIG_MAPS, name, "default")
-            delivered = [(type(each), each.object["metadata"]["name"]) for each in await changes.take(3)]
+            delivered = [(type(item), item.object["metadata"]["name"]) for item in await changes.take(3)]
             assert delivered == [(Added, name), (Updated, "before"), (Deleted, name)]
         await changes.close()
         assert set(informer.objects) == {("default", "before")}

@@ -141,7 +141,7 @@ def test_a_start_is_refused_in_one_clear_line(case, tmp_path):
     options, held, expected, words = case(tmp_path)
     with contextlib.closing(held) if held else contextlib.nullcontext():
         code, error = refused(*options)
-    *usage, line = error.splitlines()
+    *usage, line = [line for line in error.splitlines() if not line.startswith("see `podwire ")]
     assert code == expected, error
     assert words in line, error
     assert bool(usage) == (expected == 2), error  # who gets the flags wrong is shown them
@@ -171,8 +171,8 @@ async def test_a_stopping_server_ends_watches_cleanly(start_server):
         ends = await asyncio.gather(*reading)
     assert code == 0
     assert took < 5
-    for each in ends:  # a stream that was cut would have raised
-        events = [json.loads(line) for line in each.splitlines()]
+    for end in ends:  # a stream that was cut would have raised
+        events = [json.loads(line) for line in end.splitlines()]
         assert {event["type"] for event in events} == {"ADDED"}
 
 
@@ -206,11 +206,11 @@ def test_a_second_start_honours_the_first_ones_certificates_and_tokens(start_ser
     eventually(lambda: server.ask("GET", path)[0] == 200)
     token = server.rest("POST", f"{path}/token", {"spec": {"expirationSeconds": 3600}})["status"]["token"]
     authority, admin = server.access.ca.text, server.tls
-    keys = {each.name: each.read_bytes() for each in (server.data_dir / "pki").iterdir()}
+    keys = {path.name: path.read_bytes() for path in (server.data_dir / "pki").iterdir()}
     assert server.stop() == 0
     server.start()
     assert server.access.ca.text == authority
-    assert {each.name: each.read_bytes() for each in (server.data_dir / "pki").iterdir()} == keys
+    assert {path.name: path.read_bytes() for path in (server.data_dir / "pki").iterdir()} == keys
     assert _asked(server.url, MAPS, tls=admin) == 200
     assert _asked(server.url, "/api", authority=authority, token=token) == 200
     assert _asked(server.url, MAPS, authority=authority, token=f"{token[:-4]}AAAA") == 401

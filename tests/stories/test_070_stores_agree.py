@@ -46,7 +46,7 @@ class Trace:
             text = await answer.text()
             decoded = json.loads(text) if answer.content_type.endswith("json") else text
             shown = self.plain(decoded)
-            warnings = [self.plain(each) for each in answer.headers.getall("Warning", [])]
+            warnings = [self.plain(item) for item in answer.headers.getall("Warning", [])]
             self.answers.append((method, self.plain(path), answer.status, warnings, shown))
             return decoded
 
@@ -68,7 +68,7 @@ class Trace:
         if isinstance(value, dict):
             return {self._text(name): self._member(name, each) for name, each in value.items()}
         if isinstance(value, list):
-            return [self.plain(each) for each in value]
+            return [self.plain(item) for item in value]
         return self._text(value) if isinstance(value, str) else value
 
     def _member(self, name, value):

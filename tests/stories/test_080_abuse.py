@@ -124,7 +124,7 @@ AMBIGUOUS = [
     pytest.param(b"\r\n" * 50_000, id="line feeds only"),
     pytest.param(b"\x00" * 100_000, id="zeros"),
     pytest.param(head(b"X: " + b"x" * 100 * 1024) + SMUGGLED, id="a header of 100 KiB"),
-    pytest.param(head(*(b"X%d: y" % each for each in range(20_000))) + SMUGGLED, id="twenty thousand headers"),
+    pytest.param(head(*(b"X%d: y" % number for number in range(20_000))) + SMUGGLED, id="twenty thousand headers"),
     pytest.param(head(path=b"/" + b"x" * 100 * 1024) + SMUGGLED, id="a path of 100 KiB"),
     pytest.param(head(b"Authorization: Bearer " + b"x" * MEBIBYTE) + SMUGGLED, id="a token of a mebibyte"),
     pytest.param(head(b"Expect: a miracle") + SMUGGLED, id="an expectation"),
@@ -166,7 +166,7 @@ def test_ambiguous_framing_is_refused_and_nothing_after_it_is_executed(abused, w
         (b"/api/v1/namespaces/default/pods/\xc3\xa9", (400, 404)),
         (b"/api/v1/namespaces/default/pods/\xff\xfe", (400, 404)),
         (b"/api/v1/pods;x=y", (404,)),
-        (b"/api/v1/pods?" + b"&".join(b"a%d=b" % each for each in range(2000)), (400,)),
+        (b"/api/v1/pods?" + b"&".join(b"a%d=b" % number for number in range(2000)), (400,)),
         (b"/api/v1/pods?labelSelector=%ff%fe", (400,)),
         (b"/api/v1/pods?limit=1#fragment", (200, 400)),
         (b"/healthz/../api/v1/secrets", (404,)),
@@ -266,7 +266,7 @@ def test_a_client_that_disconnects_during_a_list_leaks_nothing(abused):
 async def burst(address: tuple[str, int], number: int) -> int:
     """So many connections at once that say nothing; how many were made."""
     made = await asyncio.gather(*(asyncio.open_connection(*address) for _ in range(number)), return_exceptions=True)
-    open_ones = [each for each in made if not isinstance(each, BaseException)]
+    open_ones = [item for item in made if not isinstance(item, BaseException)]
     await asyncio.sleep(0.2)
     for _, writer in open_ones:
         writer.transport.abort()
@@ -308,10 +308,10 @@ def test_slow_clients_are_disconnected_without_harm_to_others(abused):
         assert timed(abused) < 2
     eventually(lambda: all(hung_up(client.socket) for client in heads) and all(map(hung_up, silent)), HEAD_SECONDS * 2)
     assert time.monotonic() - began < HEAD_SECONDS * 2
-    for each in (*heads, *bodies):
-        each.close()
-    for each in silent:
-        each.close()
+    for item in (*heads, *bodies):
+        item.close()
+    for item in silent:
+        item.close()
 
 
 def hung_up(connection: socket.socket) -> bool:

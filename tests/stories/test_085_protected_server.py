@@ -109,6 +109,7 @@ def test_secrets_are_encrypted_requests_are_recorded_and_another_key_is_refused(
         (("--encryption-provider-config", "bad.yaml"), "bad.yaml: apiVersion: 'audit.k8s.io/v1' must be one of"),
         (("--audit-policy-file", "bad.yaml"), "--audit-policy-file and --audit-log-path need each other"),
         (("--encryption-provider-config", "absent.yaml"), "absent.yaml"),
+        (("--audit-webhook-config-file", "bad.yaml"), "--audit-webhook-config-file: webhooks for audit events are not"),
     ],
 )
 def test_a_bad_file_is_refused_with_its_name_the_field_and_the_reason(tmp_path, options, words):

@@ -474,7 +474,7 @@ def test_the_python_client_forwards_ports(start, cluster):
     with config.new_client_from_config(str(cluster.kubeconfig)) as connected:
         call = client.CoreV1Api(connected).connect_get_namespaced_pod_portforward
         forwarded = portforward(call, pod.name, "default", ports="90,81")
-        [proxy] = [each for each in threading.enumerate() if each.name.startswith("Kubernetes port forward proxy")]
+        [proxy] = [item for item in threading.enumerate() if item.name.startswith("Kubernetes port forward proxy")]
         with contextlib.closing(forwarded):
             echo, closed = forwarded.socket(90), forwarded.socket(81)
             echo.settimeout(SOON)
@@ -502,8 +502,8 @@ def test_the_kubelets_own_figures(start, cluster):
         rf'^container_network_receive_bytes_total{{pod="{pod.name}",.*interface="eth0"}} \d', metrics, re.MULTILINE
     )
     pods = json.loads(cluster.output("get", "--raw", f"{proxy}/pods"))["items"]
-    [shown] = [each for each in pods if each["metadata"]["name"] == pod.name]
+    [shown] = [item for item in pods if item["metadata"]["name"] == pod.name]
     assert shown["status"]["phase"] == "Running"
     summary = json.loads(cluster.output("get", "--raw", f"{proxy}/stats/summary"))
-    [used] = [each for each in summary["pods"] if each["podRef"]["name"] == pod.name]
+    [used] = [item for item in summary["pods"] if item["podRef"]["name"] == pod.name]
     assert used["containers"][0]["memory"]["workingSetBytes"] > 0

@@ -30,9 +30,9 @@ def _no_orphans() -> None:
     for owner in Path("/tmp").glob(f"{BEGINNING}*/{OWNER}"):
         if not Path("/proc", owner.read_text()).exists():
             subprocess.run([PODWIRE, "down", "--force", "--prefix", owner.parent], check=False, timeout=SECONDS)
-            for each in named_by(owner.parent):  # in namespaces that only they are in any more
+            for item in named_by(owner.parent):  # in namespaces that only they are in any more
                 with contextlib.suppress(ProcessLookupError):
-                    os.kill(each, signal.SIGKILL)
+                    os.kill(item, signal.SIGKILL)
             shutil.rmtree(owner.parent, ignore_errors=True)
 
 
@@ -90,29 +90,29 @@ def test_clusters_that_are_brought_up_at_once_do_not_meet(machine: Machine):
     try:
         begun = [
             subprocess.Popen(
-                machine.words(PODWIRE, "up", "--detach", "--prefix", each.prefix),
+                machine.words(PODWIRE, "up", "--detach", "--prefix", cluster.prefix),
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
             )
-            for each in clusters
+            for cluster in clusters
         ]
-        for each in begun:
-            said, _ = each.communicate(timeout=SECONDS)
-            assert each.returncode == 0, said
-        statuses = [each.status() for each in clusters]
+        for entry in begun:
+            said, _ = entry.communicate(timeout=SECONDS)
+            assert entry.returncode == 0, said
+        statuses = [cluster.status() for cluster in clusters]
         assert len({status["slot"] for status in statuses}) == len({status["apiServer"] for status in statuses}) == 2
-        addresses = [each.run_pod() for each in clusters]
+        addresses = [cluster.run_pod() for cluster in clusters]
         assert len(set(addresses)) == 2
         assert [each.page(ip) for each, ip in zip(clusters, addresses, strict=True)] == ["it works\n"] * 2
         clusters[0].down()
         assert clusters[1].page(addresses[1]) == "it works\n"
         assert clusters[1].leakcheck() == (0, [])
         clusters[1].down()
-        assert [each for cluster in clusters for each in cluster.left()] == []
+        assert [item for cluster in clusters for item in cluster.left()] == []
     finally:
-        for each in clusters:
-            each.close()
+        for entry in clusters:
+            entry.close()
 
 
 def test_up_twice_reports_it_and_status_lists_every_process(cluster: Cluster):
@@ -290,7 +290,7 @@ def test_a_cluster_that_cannot_start_reports_the_reason_and_exits(cluster: Clust
 
 
 def test_a_component_that_does_not_come_up_is_named_with_the_end_of_its_log(cluster: Cluster):
-    refused = cluster.podwire("up --detach", "--store", "sqlite:///elsewhere")
+    refused = cluster.podwire("up --detach", "--store", "etcd://127.0.0.1:1")  # where nobody listens
     assert refused.returncode == 1
     assert "apiserver did not start; the end of" in refused.stderr
     assert "Traceback" not in refused.stderr
@@ -349,11 +349,11 @@ def test_a_user_who_is_not_root_gets_an_error(machine: Machine):
 
 def test_doctor_checks_this_machine(machine: Machine):
     done = machine.run(PODWIRE, "doctor", "-o", "json")
-    found = {each["name"]: each for each in json.loads(done.stdout)}
+    found = {item["name"]: item for item in json.loads(done.stdout)}
     assert done.returncode == 0
     needed = ("root", "network namespaces", "veth links", "bridges", "nftables with NAT")
-    assert all(found[each]["ok"] for each in needed)
-    assert all(each["helps"] for each in found.values() if not each["ok"])
+    assert all(found[item]["ok"] for item in needed)
+    assert all(item["helps"] for item in found.values() if not item["ok"])
 
 
 def test_missing_programs_are_reported_with_their_packages(machine: Machine):

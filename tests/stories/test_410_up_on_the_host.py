@@ -75,19 +75,19 @@ class Host:
     def kill_all(self, *prefix: object) -> None:
         components = json.loads(self.output(PODWIRE, "status", "-o", "json", *prefix))["components"]
         opened = [os.pidfd_open(component["pid"]) for component in components if component["pid"]]
-        for each in opened:
-            signal.pidfd_send_signal(each, signal.SIGKILL)
-        for each in opened:
+        for item in opened:
+            signal.pidfd_send_signal(item, signal.SIGKILL)
+        for item in opened:
             poll = select.poll()
-            poll.register(each, select.POLLIN)
+            poll.register(item, select.POLLIN)
             assert poll.poll(SECONDS * 1000), "a killed process did not end"
-            os.close(each)
+            os.close(item)
 
     def tree(self) -> list[str]:
         """All files and mounts where `up` may write, and all links."""
         files = self.output("find", "/run", "/var/lib", "/var/log", "/opt", "/etc").splitlines()
         mounts = Path(f"/proc/{self._child.pid}/mountinfo").read_text().splitlines()
-        links = [each["ifname"] for each in json.loads(self.output("ip", "-j", "link"))]
+        links = [item["ifname"] for item in json.loads(self.output("ip", "-j", "link"))]
         return sorted([*files, *(mount.split()[4] for mount in mounts), *links])
 
     def close(self) -> None:
@@ -140,9 +140,9 @@ def test_another_owner_of_the_host_is_named_and_left_alone(host: Host):
 def prefixes(host: Host) -> Iterator[list[Path]]:
     made = [Path(tempfile.mkdtemp(prefix="pwh-", dir="/tmp")) for _ in range(2)]
     yield made
-    for each in made:
-        host.run(PODWIRE, "down", "--force", "--prefix", each)
-        shutil.rmtree(each, ignore_errors=True)
+    for item in made:
+        host.run(PODWIRE, "down", "--force", "--prefix", item)
+        shutil.rmtree(item, ignore_errors=True)
 
 
 def test_after_a_reboot_a_prefix_has_its_slot_again_though_another_came_up_first(host: Host, prefixes: list[Path]):
@@ -158,6 +158,6 @@ def test_after_a_reboot_a_prefix_has_its_slot_again_though_another_came_up_first
     host.output("sh", "-c", f"umount -l {one}/run/podwire/nodes && rm -rf {one}/run /run/*")
     assert "slot 2" in up(other)
     assert "slot 1" in up(one)
-    for each in prefixes:
-        host.output(PODWIRE, "down", "--prefix", each)
+    for item in prefixes:
+        host.output(PODWIRE, "down", "--prefix", item)
     assert set(host.tree()) - set(host.before) == set()

@@ -153,7 +153,7 @@ def test_pods_run_on_containerd_configured_by_the_guide(host: Host, tmp_path: Pa
     assert "guard-all" in host.output("nft", "list", "map", "bridge", "podwire", "guards")
     records = json.loads(host.output(PODWIRE, "trace", "sleeper", "--format", "json"))
     arrows = {(record["from"], record["to"], record["method"]) for record in records}
-    wanted = {("Kubelet", "ContainerRuntime", each) for each in ("RunPodSandbox", "CreateContainer", "StartContainer")}
+    wanted = {("Kubelet", "ContainerRuntime", name) for name in ("RunPodSandbox", "CreateContainer", "StartContainer")}
     assert wanted <= arrows, "a foreign runtime is seen from our side of its socket"
     host.output(PODWIRE, "down")
     assert host.output("nft", "list", "tables") == ""

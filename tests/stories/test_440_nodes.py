@@ -78,7 +78,7 @@ class Cluster:
     def run_pods(self, *pods: dict[str, Any]) -> None:
         eventually(lambda: "default" in self.kubectl("get", "serviceaccounts", "-o", "name"), SECONDS)
         self.kubectl("apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": pods}))
-        names = [f"pod/{each['metadata']['name']}" for each in pods]
+        names = [f"pod/{pod['metadata']['name']}" for pod in pods]
         self.kubectl("wait", "--for=condition=Ready", "--timeout=60s", *names)
 
     def pods(self) -> dict[str, Any]:
@@ -94,7 +94,7 @@ class Cluster:
         files = [str(path) for path in self.prefix.rglob("*") if path.name != ".owner"]
         parent = Options(socket=self.prefix, prefix=self.prefix).cgroup_parent
         groups = [str(path) for deep in ("", "*/") for path in Path("/sys/fs/cgroup").glob(f"{deep}{parent}*")]
-        links = {each["ifname"] for each in json.loads(self.output("ip", "-j", "link"))} - {"lo"}
+        links = {item["ifname"] for item in json.loads(self.output("ip", "-j", "link"))} - {"lo"}
         mounts = Path(f"/proc/{self._child.pid}/mountinfo").read_text().splitlines()
         return [*files, *groups, *links, *(mount for mount in mounts if str(self.prefix) in mount)]
 
@@ -120,10 +120,10 @@ def test_pods_of_three_nodes_reach_each_other_with_their_own_addresses(cluster: 
     cluster.podwire("up --detach --nodes 3")
     cluster.run_pods(*map(pod, NAMES))
     pods = cluster.pods()
-    assert {each["spec"]["nodeName"] for each in pods.values()} == set(NODES)
-    everybody = [ip for each in pods.values() for ip in ips(each)]
+    assert {pod["spec"]["nodeName"] for pod in pods.values()} == set(NODES)
+    everybody = [ip for pod in pods.values() for ip in ips(pod)]
     assert len(everybody) == 6, "of both families"
-    pings = " && ".join(f"ping -c 1 -W 20 {each}" for each in everybody)
+    pings = " && ".join(f"ping -c 1 -W 20 {item}" for item in everybody)
     for name in NAMES:
         cluster.kubectl("exec", name, "--", "sh", "-c", pings)
     caller, called = pods["one"], pods["two"]
@@ -142,7 +142,7 @@ def test_pods_of_three_nodes_reach_each_other_with_their_own_addresses(cluster: 
         output = cluster.output(PODWIRE, "trace", name, "--check", "pod", "--prefix", cluster.prefix)
         assert "no deviations" in output
     traced = json.loads(cluster.podwire("trace", "two", "-o", "json"))
-    assert {each["node"] for each in traced if each["from"] == "Kubelet" and each["to"] == "ContainerRuntime"} == {
+    assert {item["node"] for item in traced if item["from"] == "Kubelet" and item["to"] == "ContainerRuntime"} == {
         called["spec"]["nodeName"]
     }
     cluster.kubectl("delete", "pod", *NAMES)
@@ -172,7 +172,7 @@ def test_a_node_that_loses_its_runtime_is_not_ready_and_the_others_are(cluster: 
     eventually(restarted, SECONDS, explain=cluster.components)
     now = cluster.components()
     assert now["kubelet"]["pid"] == before["kubelet"]["pid"]
-    assert {each["status"]["containerStatuses"][0]["restartCount"] for each in cluster.pods().values()} == {0}
+    assert {pod["status"]["containerStatuses"][0]["restartCount"] for pod in cluster.pods().values()} == {0}
 
     os.kill(supervisor, signal.SIGKILL)
     cluster.podwire("down")

@@ -54,9 +54,9 @@ def test_a_service_is_reached_from_the_host_at_its_address(cluster: Cluster):
     assert field(cluster, "web", ".status.loadBalancer.ingress[0].ipMode") == "VIP"
     second = field(cluster, "web", ".status.loadBalancer.ingress[1].ip")
     assert ":" in second
-    for each in (address, second):
-        eventually(lambda each=each: answer(cluster, each), 30)
-        assert len(holders(cluster, each)) == 1
+    for item in (address, second):
+        eventually(lambda item=item: answer(cluster, item), 30)
+        assert len(holders(cluster, item)) == 1
     events = cluster.kubectl("get", "events", "--field-selector=involvedObject.name=web", "-o", "jsonpath={..reason}")
     assert {"EnsuringLoadBalancer", "EnsuredLoadBalancer"} <= set(events.split())
 
@@ -103,5 +103,6 @@ def test_another_node_takes_over_when_the_proxy_hangs(cluster: Cluster):
 def test_a_deleted_service_leaves_nothing_on_the_nodes(cluster: Cluster):
     address = create(cluster, "gone")
     eventually(lambda: holders(cluster, address), 30)
+    assert cluster.run(PODWIRE, "leakcheck", "--prefix", cluster.prefix).stdout == "no leftovers\n"
     cluster.kubectl("delete", "service", "gone", "--timeout=30s")
     eventually(lambda: not holders(cluster, address), 30)

@@ -205,3 +205,51 @@ def test_the_way_to_a_node_port_is_explained_by_the_rules_of_its_node(cluster: C
     assert (explained["probe"], explained["endpoints"]) == ("no answer within 2 s", [])
     assert explained["steps"][-1]["verdict"] == "dropped"
     cluster.kubectl("delete", "service", "near")
+
+
+def test_the_trace_of_a_pod_draws_the_way_of_a_test_packet(cluster: Cluster):
+    explained = explain(cluster, "shop", "one")
+    diagram = cluster.output(PODWIRE, "trace", "one", "--format", "mermaid", "--prefix", cluster.prefix)
+    lines = [line.strip() for line in diagram.splitlines()]
+    packet = f"TCP {explained['address']}:{explained['port']}"
+    assert any(line.startswith("Pod->>") and "ServiceProxy" in line and packet in line for line in lines), diagram
+    assert any("goto cluster4" in line for line in lines if line.startswith("ServiceProxy->>")), diagram
+    assert any("allowed (egress" in line for line in lines if "NetworkPlugin: " in line), diagram
+    assert any(f"Endpoint: TCP {explained['probed_endpoint']}" in line for line in lines), diagram
+
+
+def admin_policy(kind: str, name: str, *rules: dict[str, Any], **spec: Any) -> str:
+    subject = {"pods": {"namespaceSelector": {}, "podSelector": {"matchLabels": {"name": "two"}}}}
+    head = {"apiVersion": "policy.networking.k8s.io/v1alpha1", "kind": kind, "metadata": {"name": name}}
+    return json.dumps({**head, "spec": {"subject": subject, "ingress": [*rules], **spec}})
+
+
+def test_admin_policies_stand_above_and_below_network_policies(cluster: Cluster):
+    """Denied by the baseline, allowed by a NetworkPolicy, denied by the administrator, passed on: seen by packets."""
+    addresses = {name: pod["status"]["podIP"] for name, pod in cluster.pods().items()}
+
+    def seen(expected: bool, words: str) -> None:
+        eventually(lambda: reaches(cluster, "one", addresses["two"]) is expected, 60)
+        done = cluster.run(PODWIRE, "policy", "explain", "one", "two", "8080", "--prefix", cluster.prefix)
+        assert (done.returncode, words in done.stdout) == (0 if expected else 3, True), done.stdout + done.stderr
+
+    everyone = {"namespaces": {}}
+    deny, pass_on = ({"action": action, "name": "all", "from": [everyone]} for action in ("Deny", "Pass"))
+    below = admin_policy("BaselineAdminNetworkPolicy", "default", deny)
+    applied = cluster.run("kubectl", "--kubeconfig", cluster.prefix / "var/lib/podwire/kubeconfig",
+                          "apply", "-f", "-", stdin=below)  # fmt: skip
+    assert (applied.returncode, applied.stderr) == (0, ""), "no warning"
+    seen(False, 'BaselineAdminNetworkPolicy default spec.ingress[0] "all" denies it')
+    assert reaches(cluster, "two", addresses["one"])
+
+    spec = {"podSelector": {"matchLabels": {"name": "two"}}, "ingress": [{"ports": [{"port": 8080}]}]}
+    open_ = {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": "open"}, "spec": spec}
+    cluster.kubectl("apply", "-f", "-", stdin=json.dumps(open_))
+    seen(True, "default/open spec.ingress[0] allows it")
+    cluster.kubectl("apply", "-f", "-", stdin=admin_policy("AdminNetworkPolicy", "above", deny, priority=5))
+    seen(False, 'AdminNetworkPolicy above spec.ingress[0] "all" denies it')
+    cluster.kubectl("apply", "-f", "-", stdin=admin_policy("AdminNetworkPolicy", "first", pass_on, priority=1))
+    seen(True, 'AdminNetworkPolicy first spec.ingress[0] "all" passes it on; default/open')
+    assert "first   1" in cluster.kubectl("get", "anp", "first")
+    cluster.kubectl("delete", "networkpolicy/open", "anp/above", "anp/first", "banp/default")
+    seen(True, "no policy isolates default/two for ingress")

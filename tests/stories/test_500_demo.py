@@ -71,7 +71,7 @@ class Visitor:
     def _network(self) -> list[str]:
         looks = ("ip -o link", "ip -o addr", "ip route", "ip -6 route", "nft list ruleset")
         files = ("cat /proc/sys/net/ipv4/ip_forward", "cat /proc/sys/net/ipv6/conf/all/forwarding")
-        return [self.reads("sh", "-c", each)[1] for each in (*looks, *files)]
+        return [self.reads("sh", "-c", look)[1] for look in (*looks, *files)]
 
     def finds_nothing(self, output: str) -> None:
         """No link, address, route or rule; no process, mount, cgroup, slot or file of the demo that wrote this."""

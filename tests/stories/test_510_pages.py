@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-EXAMPLES = sorted(each.name for each in (ROOT / "examples").iterdir() if each.is_dir())
+EXAMPLES = sorted(path.name for path in (ROOT / "examples").iterdir() if path.is_dir())
 PLACES = ("*.md", "docs/*.md", "deploy/*.md", "benchmarks/*.md", "podwire/**/README.md")
 WITHOUT_PREFIX = (
     "docs/cni-under-containerd.md",
@@ -58,9 +58,9 @@ class Shown:
 
     def fits(self, output: str) -> bool:
         """Every line that is shown is there, in any order: what runs at the same time ends as it comes."""
-        said = [each.strip() for each in output.splitlines()]
-        for each in (line for line in self.lines if line.strip() != "…"):
-            found = next((line for line in said if re.fullmatch(pattern(each), line)), None)
+        said = [line.strip() for line in output.splitlines()]
+        for item in (line for line in self.lines if line.strip() != "…"):
+            found = next((line for line in said if re.fullmatch(pattern(item), line)), None)
             if found is None:
                 return False
             said.remove(found)
@@ -114,8 +114,9 @@ class Reader:
     """Somebody who types what the pages say, at a machine with a network and processes of its own."""
 
     def __init__(self, furnish: str = MACHINE) -> None:
-        self.prefix = Path(tempfile.mkdtemp(prefix="pwx-", dir="/tmp"))
-        self._variables = self.prefix / "variables"
+        self._home = Path(tempfile.mkdtemp(prefix="pwx-", dir="/tmp"))
+        self.prefix = self._home / "pw"  # a reader has no such directory yet, either
+        self._variables = self._home / "variables"
         self._variables.write_text("")
         script = f"set -e; {furnish}\necho up; while :; do sleep 1000 & wait $!; done"
         self._machine = subprocess.Popen(
@@ -136,7 +137,7 @@ class Reader:
         try:
             done = subprocess.run(
                 ["nsenter", "-t", self._first, "-n", "-m", "-p", f"--wd={folder}", "sh", "-c", script],
-                env={**os.environ, "PATH": path, "HOME": str(self.prefix), "KUBECONFIG": kubeconfig},
+                env={**os.environ, "PATH": path, "HOME": str(self._home), "KUBECONFIG": kubeconfig},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -164,11 +165,11 @@ class Reader:
             assert step.happened(code, output), f"{step.command}: {code}\n{output}"
 
     def leaves(self, *prefix: str) -> None:
-        code, output = self.types(" ".join(("podwire down", *prefix)), self.prefix)
+        code, output = self.types(" ".join(("podwire down", *prefix)), self._home)
         self._machine.kill()
         self._machine.communicate(timeout=SOON)
         assert code == 0, output
-        shutil.rmtree(self.prefix)
+        shutil.rmtree(self._home)
 
 
 @pytest.fixture(scope="module")
@@ -214,7 +215,7 @@ def cluster(reader: Reader) -> Reader:
 def pages() -> dict[str, str]:
     """Every page with commands, and who plays them."""
     found = sorted({path for place in PLACES for path in ROOT.glob(place)})
-    return {str(each.relative_to(ROOT)): played_by(each) for each in found if shown(each)}
+    return {str(item.relative_to(ROOT)): played_by(item) for item in found if shown(item)}
 
 
 def played_by(page: Path) -> str:
@@ -253,7 +254,7 @@ def test_an_example_links_to_the_list_of_examples(example):
 def headings(page: Path) -> set[str]:
     """As links name them."""
     found = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", each.lower()).strip().replace(" ", "-") for each in found}
+    return {re.sub(r"[^\w\- ]", "", item.lower()).strip().replace(" ", "-") for item in found}
 
 
 @pytest.mark.parametrize("place", [*PLACES, "examples/**/README.md"])

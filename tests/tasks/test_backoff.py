@@ -62,7 +62,7 @@ def test_what_is_cleared_is_free_again(backoff, cleared, left):
     backoff.tried("a", 0.0)
     backoff.tried("b", 0.0)
     backoff.clear(cleared)
-    assert [backoff.delay(each) for each in "ab"] == left
+    assert [backoff.delay(letter) for letter in "ab"] == left
 
 
 def test_a_time_of_its_own_to_forget():

@@ -19,16 +19,16 @@ def failing(times, error=ConnectionError):
 
 
 async def test_pauses_double_until_the_action_succeeds():
-    slept, told = [], []
+    slept, reported = [], []
 
     async def sleep(seconds):
         slept.append(seconds)
 
     pauses = Pauses(1.0, 5.0)
-    on_failure = lambda error, pause: told.append((str(error), pause))  # noqa: E731 - a recorder
+    on_failure = lambda error, pause: reported.append((str(error), pause))  # noqa: E731 - a recorder
     assert await retry(failing(4), pauses, ConnectionError, on_failure=on_failure, sleep=sleep) == "up"
     assert slept == [1.0, 2.0, 4.0, 5.0]
-    assert told == [("down", pause) for pause in slept]
+    assert reported == [("down", pause) for pause in slept]
     assert pauses.next() == 1.0, "success starts anew"
 
 

@@ -54,7 +54,7 @@ async def test_an_error_after_the_caller_left_is_logged(how, caplog):
     with pytest.raises(asyncio.CancelledError):
         await task
     await uncancelled.drain(1.0)
-    assert [each.message for each in caplog.records] == ["work failed after its caller was cancelled"]
+    assert [record.message for record in caplog.records] == ["work failed after its caller was cancelled"]
 
 
 async def test_drain_cancels_what_does_not_end(caplog):
@@ -64,7 +64,7 @@ async def test_drain_cancels_what_does_not_end(caplog):
     with pytest.raises(asyncio.CancelledError):
         await task
     await uncancelled.drain(0.01)
-    assert [each.message for each in caplog.records] == ["cancelled unfinished work at shutdown"]
+    assert [record.message for record in caplog.records] == ["cancelled unfinished work at shutdown"]
     await uncancelled.drain(0.01)
 
 

@@ -89,7 +89,7 @@ def recorded() -> list[Record]:
     return tape.records
 
 
-def told(records: Iterable[Record], name: str = "web") -> PodTrace:
+def reported(records: Iterable[Record], name: str = "web") -> PodTrace:
     traces = PodTraces()
     traces.learn(records)
     trace = traces.find("default", name)
@@ -104,13 +104,13 @@ def records() -> list[Record]:
 
 @pytest.fixture
 def trace(records) -> PodTrace:
-    return told(records)
+    return reported(records)
 
 
 @pytest.fixture
 def tell():
     """The story of the pod default/web, or of another name, that some records tell."""
-    return told
+    return reported
 
 
 @pytest.fixture

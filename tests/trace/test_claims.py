@@ -34,11 +34,11 @@ def pods() -> Pods:
 
 
 def call(method, message, outcome="", socket=OURS, **detail) -> Record:
-    told = {"type": type(message).__name__, "data": b64encode(message.SerializeToString()).decode()}
+    document = {"type": type(message).__name__, "data": b64encode(message.SerializeToString()).decode()}
     way = ("Kubelet", "NetworkDriver") if not outcome else ("NetworkDriver", "Kubelet")
     return Record(
         id="Kubelet-1.7", seq=1, time=1.0, caller=way[0], callee=way[1], method=method, outcome=outcome,
-        detail={"message": told, "socket": socket, **detail},
+        detail={"message": document, "socket": socket, **detail},
     )  # fmt: skip
 
 
@@ -114,10 +114,10 @@ def http(verb, path, answer, code="200", pod=None) -> Record:
 
 
 def test_a_claim_belongs_to_its_pod_and_shows_its_devices(pods):
-    told = digested(http("PUT", f"{CLAIMS}/nic/status", ALLOCATED), pods)
-    assert (told.pod, told.callee) == (pod_id(UID), "NetworkDriver")
-    assert told.detail["devices"] == ["n1/eth1"]
-    assert label_of(told) == "200 OK (n1/eth1)"
+    result = digested(http("PUT", f"{CLAIMS}/nic/status", ALLOCATED), pods)
+    assert (result.pod, result.callee) == (pod_id(UID), "NetworkDriver")
+    assert result.detail["devices"] == ["n1/eth1"]
+    assert label_of(result) == "200 OK (n1/eth1)"
 
 
 def test_a_claim_that_was_made_for_a_pod_is_about_it(pods):
@@ -137,8 +137,8 @@ def test_a_claim_of_many_pods_is_about_the_one_that_used_it_last(pods):
     shared = msgspec.json.decode(msgspec.json.encode(ALLOCATED))
     digested(http("GET", f"{CLAIMS}/nic", shared), pods)
     shared["status"]["reservedFor"].append({"resource": "pods", "name": "db", "uid": other})
-    told = http("GET", f"{CLAIMS}/nic", shared)
-    assert digested(msgspec.structs.replace(told, id="APIServer-1.a"), pods).pod == pod_id(UID)
+    result = http("GET", f"{CLAIMS}/nic", shared)
+    assert digested(msgspec.structs.replace(result, id="APIServer-1.a"), pods).pod == pod_id(UID)
 
 
 @pytest.mark.parametrize(
@@ -150,10 +150,10 @@ def test_malformed_claims_are_tolerated(odd, pods):
 
 
 def test_many_devices_are_abbreviated(pods):
-    slice_ = {"kind": "ResourceSlice", "spec": {"devices": [{"name": f"eth{each}"} for each in range(20)]}}
-    told = digested(http("POST", "/apis/resource.k8s.io/v1/resourceslices", slice_, "201"), pods)
-    assert told.pod is None
-    assert told.detail["devices"][-1] == "12 more"
+    slice_ = {"kind": "ResourceSlice", "spec": {"devices": [{"name": f"eth{number}"} for number in range(20)]}}
+    result = digested(http("POST", "/apis/resource.k8s.io/v1/resourceslices", slice_, "201"), pods)
+    assert result.pod is None
+    assert result.detail["devices"][-1] == "12 more"
 
 
 def slice_write(time: float, caller: str = "NetworkDriver") -> Record:

@@ -91,12 +91,12 @@ async def test_a_reader_gets_all_earlier_records(socket, tmp_path, recorder):
         recorder(hop(7, "OK"))
         assert await asyncio.to_thread(flush, socket, SOON)
         chatter.cancel()
-        assert [each.outcome for each in Reader(tmp_path / "trace").more() if each.outcome] == ["OK"]
+        assert [item.outcome for item in Reader(tmp_path / "trace").more() if item.outcome] == ["OK"]
 
 
 async def _chatter(recorder):
-    for each in itertools.count(1000):
-        recorder(hop(each))
+    for item in itertools.count(1000):
+        recorder(hop(item))
         await asyncio.sleep(Limits().poll / 4)
 
 
@@ -119,8 +119,8 @@ async def test_records_do_not_wait_for_ever(socket, tmp_path, recorder):
     async with collecting(socket, tmp_path / "trace"):
         reader, found = Reader(tmp_path / "trace"), []
         async with asyncio.timeout(SOON):
-            for each in range(1000):
-                recorder(hop(each))
+            for number in range(1000):
+                recorder(hop(number))
                 await asyncio.sleep(Limits().poll / 4)
                 if found := list(reader.more()):
                     break
@@ -129,22 +129,22 @@ async def test_records_do_not_wait_for_ever(socket, tmp_path, recorder):
 
 async def test_a_burst_is_stored_completely(socket, tmp_path, recorder):
     receiver = await Receiver.open(socket)
-    for each in range(1000):
-        recorder(hop(each))
+    for number in range(1000):
+        recorder(hop(number))
     assert len(list(receiver.waiting())) == 1000
     await receiver.close()
 
 
 async def test_datagrams_that_do_not_fit_are_lost_and_noticed(socket, tmp_path, recorder):
     receiver = await Receiver.open(socket)
-    for each in range(20_000):
-        recorder(hop(each))  # never waits
+    for number in range(20_000):
+        recorder(hop(number))  # never waits
     first = list(receiver.waiting())
     recorder(hop(1, "OK"))
     collector = Collector(tmp_path / "trace")
     collector.take([*first, *receiver.waiting()])
     await receiver.close()
-    numbers = [each.seq for each in Reader(tmp_path / "trace").more()]
+    numbers = [item.seq for item in Reader(tmp_path / "trace").more()]
     assert numbers[:-1] == list(range(1, len(first) + 1))
     assert numbers[-1] == 20_001
     assert len(first) < 20_000
@@ -159,11 +159,11 @@ async def test_a_recorder_works_without_a_collector_and_connects_once_there_is_o
 
 
 async def test_a_collector_continues_where_the_previous_one_stopped(socket, tmp_path, recorder):
-    for each in (1, 2):
+    for number in (1, 2):
         async with collecting(socket, tmp_path / "trace"):
-            recorder(hop(each))
-            await read(tmp_path / "trace", each)
-    assert [each.seq for each in Reader(tmp_path / "trace").more()] == [1, 2]
+            recorder(hop(number))
+            await read(tmp_path / "trace", number)
+    assert [item.seq for item in Reader(tmp_path / "trace").more()] == [1, 2]
     assert len(segment_files(tmp_path / "trace")) == 1
 
 
@@ -186,7 +186,7 @@ async def test_records_survive_a_killed_collector_and_another_continues(socket, 
     async with collecting(socket, tmp_path / "trace"):
         recorder(hop(2))
         found = await read(tmp_path / "trace", 2)
-    assert [each.seq for each in found] == [1, 2]
+    assert [item.seq for item in found] == [1, 2]
 
 
 async def test_there_is_one_collector_at_a_socket(socket, tmp_path):
@@ -199,8 +199,8 @@ async def test_there_is_one_collector_at_a_socket(socket, tmp_path):
 async def test_invalid_datagrams_are_skipped(socket, tmp_path, recorder, caplog):
     sender = Sender(socket)
     async with collecting(socket, tmp_path / "trace"):
-        for each in (b"", b"{", b"[]", b'{"id": 1}', b"\xff", encode({"id": "a", "seq": 1}), DEEP):
-            sender.send(each)
+        for item in (b"", b"{", b"[]", b'{"id": 1}', b"\xff", encode({"id": "a", "seq": 1}), DEEP):
+            sender.send(item)
         recorder(hop(1))
         assert len(await read(tmp_path / "trace", 1)) == 1
     assert "trace datagrams were rejected" in caplog.text
@@ -214,29 +214,29 @@ DEEP = encode(
 def lines(count: int, size: int = 100) -> list[bytes]:
     detail = {"filler": "x" * size}
     return [
-        encode(Record(id="a.1", seq=each, time=0.0, caller="a", callee="b", method="m", detail=detail))
-        for each in range(count)
+        encode(Record(id="a.1", seq=number, time=0.0, caller="a", callee="b", method="m", detail=detail))
+        for number in range(count)
     ]
 
 
 def test_the_oldest_records_are_dropped_for_the_newest(tmp_path):
     writer = Writer(tmp_path, limit=SEGMENTS * 2000)
-    for each in lines(500):
-        writer.write([each])
+    for line in lines(500):
+        writer.write([line])
     writer.close()
-    kept = [each.seq for each in Reader(tmp_path).more()]
+    kept = [item.seq for item in Reader(tmp_path).more()]
     assert kept == list(range(kept[0], 500))
     assert kept[0] > 0
     assert len(segment_files(tmp_path)) == SEGMENTS
-    assert sum(each.stat().st_size for each in segment_files(tmp_path)) <= SEGMENTS * 2000
+    assert sum(file.stat().st_size for file in segment_files(tmp_path)) <= SEGMENTS * 2000
 
 
 def test_many_records_at_once_fill_many_segments(tmp_path):
     writer = Writer(tmp_path, limit=SEGMENTS * 2000)
     writer.write(lines(40))
     writer.close()
-    assert [each.seq for each in Reader(tmp_path).more()] == list(range(40))
-    assert max(each.stat().st_size for each in segment_files(tmp_path)) <= 2000
+    assert [item.seq for item in Reader(tmp_path).more()] == list(range(40))
+    assert max(file.stat().st_size for file in segment_files(tmp_path)) <= 2000
 
 
 def test_records_are_for_their_owner_alone(tmp_path):
@@ -249,38 +249,38 @@ def test_a_reader_reads_on_and_takes_no_half_line(tmp_path):
     writer, reader = Writer(tmp_path), Reader(tmp_path)
     one, two = lines(2)
     writer.write([one])
-    assert [each.seq for each in reader.more()] == [0]
+    assert [item.seq for item in reader.more()] == [0]
     os.write(writer._file, two[:10])
     assert list(reader.more()) == []
     os.write(writer._file, two[10:] + b"\n")
-    assert [each.seq for each in reader.more()] == [1]
+    assert [item.seq for item in reader.more()] == [1]
     writer.close()
 
 
 async def test_a_trace_is_drawn_while_it_happens(tmp_path, records):
     writer = Writer(tmp_path)
     drawn = follow(tmp_path, "default", "web", 140)
-    writer.write([encode(each) for each in records[:15]])
+    writer.write([encode(record) for record in records[:15]])
     seen: list[str] = []
     async with asyncio.timeout(SOON), contextlib.aclosing(drawn):
         async for line in drawn:
             seen.append(line)
             if "RunPodSandbox" in line:
-                writer.write([encode(each) for each in records[15:]])
+                writer.write([encode(record) for record in records[15:]])
             if "Running after" in line:
                 break
     writer.close()
     assert seen[0] == "pod default/web"
-    assert sum("RunPodSandbox" in each for each in seen) == 1
+    assert sum("RunPodSandbox" in item for item in seen) == 1
     traces = PodTraces()
     traces.learn(records)
-    assert sum("▶" in each or "◀" in each or "✕" in each or "╯" in each for each in seen) == len(traces.all()[0].arrows)
+    assert sum("▶" in item or "◀" in item or "✕" in item or "╯" in item for item in seen) == len(traces.all()[0].arrows)
 
 
 async def test_a_late_participant_gets_a_lane_below_a_new_header(tmp_path, records):
     writer = Writer(tmp_path)
     late = msgspec.structs.replace(records[14], id="Kubelet-1.9", seq=99, callee="DevicePlugin", method="Allocate")
-    writer.write([encode(each) for each in [*records, late]])
+    writer.write([encode(item) for item in [*records, late]])
     writer.close()
     seen: list[str] = []
     async with asyncio.timeout(SOON), contextlib.aclosing(follow(tmp_path, "default", "web", 160)) as drawn:
@@ -288,5 +288,5 @@ async def test_a_late_participant_gets_a_lane_below_a_new_header(tmp_path, recor
             seen.append(line)
             if "Running after" in line:
                 break
-    heads = [each for each in seen if "ContainerRuntime" in each and "time" in each]
-    assert ["DevicePlugin" in each for each in heads] == [False, True]
+    heads = [item for item in seen if "ContainerRuntime" in item and "time" in item]
+    assert ["DevicePlugin" in head for head in heads] == [False, True]

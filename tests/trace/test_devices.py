@@ -52,7 +52,7 @@ def record(method, time=1.0, callee="DevicePlugin", pod=None, outcome="", **deta
 
 def test_every_line_of_the_flow_is_in_its_file_in_order():
     flow = load("device-plugin")
-    assert [str(each) for each in flow.lines] == FLOW
+    assert [str(line) for line in flow.lines] == FLOW
     assert flow.participants == ["APIServer", "Kubelet", "ContainerRuntime", "CNIPlugin", "DevicePlugin"]
 
 
@@ -88,10 +88,10 @@ def test_a_trace_with_devices_begins_with_their_list():
     old, new, other = (
         record("ListAndWatch", time, socket=socket) for time, socket in ((1.0, SOCKET), (2.0, SOCKET), (3.0, "/other"))
     )
-    told = record("PATCH /api/v1/nodes/n/status?fieldManager=x", 2.5, "APIServer")
+    result = record("PATCH /api/v1/nodes/n/status?fieldManager=x", 2.5, "APIServer")
     early = record("PATCH /api/v1/nodes/n/status", 1.5, "APIServer")
     own = [record("RunPodSandbox", 4.0, "ContainerRuntime"), record("Allocate", 5.0, socket=SOCKET)]
-    assert prelude(own, [told, new, old, other, early]) == [new, told]
-    assert prelude(own[:1], [told, new, old]) == []
+    assert prelude(own, [result, new, old, other, early]) == [new, result]
+    assert prelude(own[:1], [result, new, old]) == []
     late = msgspec.structs.replace(new, time=4.5)
     assert prelude(own, [late]) == [late]

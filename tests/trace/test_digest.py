@@ -78,20 +78,20 @@ def test_a_watch_is_about_no_pod_and_each_frame_about_its_own(line):
     [begun] = line.pass_on(method, {"call": 1, "request": TappedRequest({})})
     frames = [{"type": "ADDED", "object": POD}, {"type": "BOOKMARK", "object": {"kind": "Pod", "metadata": {}}}]
     chunk = b"\n".join(map(msgspec.json.encode, frames)) + b"\n"
-    told = line.pass_on(method, {"call": 1, "event": chunk}, EVENT)
+    result = line.pass_on(method, {"call": 1, "event": chunk}, EVENT)
     [ended] = line.pass_on(
         method, {"call": 1, "response": TappedExchange(TappedRequest({}), "application/json", b"")}, "200"
     )
-    assert [each.pod for each in told] == [ID, None]
-    assert (told[0].detail["type"], told[0].detail["phase"]) == ("ADDED", "Pending")
+    assert [item.pod for item in result] == [ID, None]
+    assert (result[0].detail["type"], result[0].detail["phase"]) == ("ADDED", "Pending")
     assert begun.pod is ended.pod is None
-    assert {each.id for each in told} == {begun.id}
+    assert {item.id for item in result} == {begun.id}
 
 
 def test_a_frame_of_a_table_is_about_the_object_of_its_row(line):
     frame = {"type": "ADDED", "object": {"kind": "Table", "rows": [{"cells": [], "object": POD}]}}
-    [told] = line.pass_on(f"GET {PODS}?watch=1", {"call": 1, "event": msgspec.json.encode(frame)}, EVENT)
-    assert told.pod == ID
+    [reported] = line.pass_on(f"GET {PODS}?watch=1", {"call": 1, "event": msgspec.json.encode(frame)}, EVENT)
+    assert reported.pod == ID
 
 
 @pytest.mark.parametrize("path", ["/readyz", "/api", "/apis", "/apis/apps/v1", "/openapi/v3", "/version"])
@@ -132,14 +132,14 @@ def test_cri_calls_are_known_by_metadata_then_by_the_ids_of_answers(line):
     run.config.metadata.uid, run.config.metadata.name = UID, "web"
     create = pb.CreateContainerRequest(pod_sandbox_id="s1")
     start = pb.StartContainerRequest(container_id="c1")
-    told = line.whole("RunPodSandbox", run, pb.RunPodSandboxResponse(pod_sandbox_id="s1"))
-    told += line.whole("CreateContainer", create, pb.CreateContainerResponse(container_id="c1"))
-    told += line.whole("StartContainer", start, pb.StartContainerResponse())
+    result = line.whole("RunPodSandbox", run, pb.RunPodSandboxResponse(pod_sandbox_id="s1"))
+    result += line.whole("CreateContainer", create, pb.CreateContainerResponse(container_id="c1"))
+    result += line.whole("StartContainer", start, pb.StartContainerResponse())
     launched = Execution(["shim", "run", "--id", "c1", "--", "crun", "run", "c1"], {}, b"")
-    told += line.whole("crun run", launched, Finished(0, b"", b""))
-    assert {each.pod for each in told} == {ID}
-    assert told[0].detail["request"]["config"]["metadata"]["uid"] == UID
-    assert told[1].detail["response"] == {"pod_sandbox_id": "s1"}
+    result += line.whole("crun run", launched, Finished(0, b"", b""))
+    assert {item.pod for item in result} == {ID}
+    assert result[0].detail["request"]["config"]["metadata"]["uid"] == UID
+    assert result[1].detail["response"] == {"pod_sandbox_id": "s1"}
 
 
 def test_an_nri_hook_shows_the_pod_its_network_and_the_adjustment(line):
@@ -150,8 +150,8 @@ def test_an_nri_hook_shows_the_pod_its_network_and_the_adjustment(line):
     answer.adjust.env.add(key="A", value="b")
     begun, ended = line.whole("NRI CreateContainer", create, answer)
     assert begun.pod == ended.pod == ID
-    told = {"name": "web", "netns": "/run/netns/x", "ips": ["10.0.0.2"]}
-    assert begun.detail["request"] == {"pod": told, "container": "app"}
+    document = {"name": "web", "netns": "/run/netns/x", "ips": ["10.0.0.2"]}
+    assert begun.detail["request"] == {"pod": document, "container": "app"}
     assert ended.detail["response"] == {"adjust": {"env": [{"key": "A", "value": "(redacted)"}]}}
 
 

@@ -30,7 +30,7 @@ def test_a_wide_terminal_shows_a_lane_for_each_participant(trace):
 
 def test_arrows_point_from_the_caller_to_the_callee(trace):
     lines = text(trace, 140).splitlines()
-    lanes = {each: lines[2].index(each) + len(each) // 2 for each in PARTICIPANTS}
+    lanes = {participant: lines[2].index(participant) + len(participant) // 2 for participant in PARTICIPANTS}
     label = next(number for number, line in enumerate(lines) if "RunPodSandbox" in line)
     stroke = lines[label + 1]
     assert stroke[lanes["ContainerRuntime"] - 1] == "▶"
@@ -41,7 +41,7 @@ def test_arrows_point_from_the_caller_to_the_callee(trace):
 def test_a_narrow_terminal_shows_a_line_for_each_arrow(trace):
     lines = text(trace, 80).splitlines()
     assert "  +14.0 ms    1.0 ms CNIPlugin ⇢ ContainerRuntime: OK 10.1.0.2/24" in lines
-    assert not any("│" in each for each in lines)
+    assert not any("│" in line for line in lines)
 
 
 def test_a_label_that_does_not_fit_is_below_its_arrow(trace):
@@ -52,13 +52,23 @@ def test_a_label_that_does_not_fit_is_below_its_arrow(trace):
         f"{'':21}ContainerRuntime",
         "    OK 10.1.0.2/24",
     ]
-    assert not any("…" in each for each in lines)
+    assert not any("…" in line for line in lines)
+
+
+def failing(records):
+    """The same records with a binding that conflicts."""
+    return [
+        msgspec.structs.replace(record, outcome="409")
+        if record.method.endswith("/binding") and record.outcome
+        else record
+        for record in records
+    ]
 
 
 def test_a_failed_call_and_one_that_is_not_finished_look_different(records, tell):
-    drawn = text(tell(records[:15]), 140)
-    assert "404 Not Found" in drawn
-    assert "✕╌" in drawn
+    drawn = text(tell(failing(records[:15])), 140)
+    assert "409 Conflict" in drawn
+    assert "╌✕" in drawn
     assert "…" in drawn.splitlines()[-2]  # RunPodSandbox is under way
 
 
@@ -68,13 +78,14 @@ def test_gaps_are_drawn(records, tell):
     assert "Note over User: 1 record of Kubelet lost here" in mermaid(tell(records))
 
 
-def test_mermaid_is_a_sequence_diagram_of_nothing_but_statements(trace):
-    first, *lines = mermaid(annotated(trace, load("pod"))).splitlines()
+def test_mermaid_is_a_sequence_diagram_of_nothing_but_statements(records, tell):
+    first, *lines = mermaid(annotated(tell(failing(records)), load("pod"))).splitlines()
     assert first == "sequenceDiagram"
-    assert [each for each in lines if not STATEMENT.fullmatch(each)] == []
-    assert [each.split()[1] for each in lines if each.startswith("    participant")] == PARTICIPANTS
+    assert [line for line in lines if not STATEMENT.fullmatch(line)] == []
+    assert [line.split()[1] for line in lines if line.startswith("    participant")] == PARTICIPANTS
     assert "    Kubelet->>ContainerRuntime: RunPodSandbox" in lines
-    assert "    APIServer--xKubeCtl: 404 Not Found (1.0 ms)" in lines
+    assert "    APIServer-->>KubeCtl: 404 Not Found (1.0 ms)" in lines, "kubectl looks before it creates"
+    assert "    APIServer--xScheduler: 409 Conflict (3.0 ms)" in lines
     assert "    Note over Kubelet,ContainerRuntime: 5. Kubelet initiates Pod creation via CRI." in lines
 
 
@@ -82,7 +93,7 @@ def test_mermaid_is_a_sequence_diagram_of_nothing_but_statements(trace):
 def test_a_stranger_among_the_participants_has_an_alias(name, records, tell):
     stranger = msgspec.structs.replace(records[8], id="x-1.99", callee=name)
     lines = mermaid(tell([*records, stranger])).splitlines()[1:]
-    assert [each for each in lines if not STATEMENT.fullmatch(each)] == []
+    assert [line for line in lines if not STATEMENT.fullmatch(line)] == []
     assert f"    participant p8 as {escaped(name)}" in lines
 
 
@@ -113,4 +124,4 @@ def test_the_table_has_a_line_for_each_pod(trace):
 
 def test_pods_of_several_days_are_listed_with_their_dates(trace):
     _, *lines = seen([trace, replace(trace, begin=trace.begin + 24 * 3600)]).splitlines()
-    assert [each.split()[1] for each in lines] == ["2027-01-15T08:00:00.004Z", "2027-01-16T08:00:00.004Z"]
+    assert [line.split()[1] for line in lines] == ["2027-01-15T08:00:00.004Z", "2027-01-16T08:00:00.004Z"]

@@ -108,9 +108,9 @@ async def test_a_start_comes_to_the_collector_whole(collector, records):
         exporter.offer(assigned(records))
         await eventually_async(lambda: exporter.sent == 13)
     assert set(collector.types) == {"application/x-protobuf"}
-    names = {each.name for each in collector.spans}
+    names = {span.name for span in collector.spans}
     assert {"pod default/web", "POST pods", "create pods", "RunPodSandbox", "ADD bridge", "crun run"} <= names
-    assert {each.trace_id.hex() for each in collector.spans} == {records[14].pod}
+    assert {span.trace_id.hex() for span in collector.spans} == {records[14].pod}
     assert exporter.sent == len(collector.spans)
     assert exporter.dropped == 0
 
@@ -119,7 +119,7 @@ async def test_remaining_spans_are_sent_at_shutdown(collector, records):
     late = replace(QUICK, spans=span_assembly.Limits(linger=3600.0))
     async with exporting_to(collector.url, late) as exporter:
         exporter.offer(assigned(records))
-    assert "RunPodSandbox" in {each.name for each in collector.spans}
+    assert "RunPodSandbox" in {span.name for span in collector.spans}
 
 
 @pytest.mark.parametrize("status", [429, 502, 503, 504])
@@ -140,7 +140,7 @@ async def test_rejected_spans_are_dropped_counted_and_logged(status, collector, 
         await eventually_async(lambda: exporter.dropped)
     refused = len(collector.spans)
     assert exporter.dropped == refused
-    [said] = [each for each in caplog.records if each.message == "dropped trace spans"]
+    [said] = [record for record in caplog.records if record.message == "dropped trace spans"]
     assert (said.spans, said.error) == (refused, f"the collector answers {status}")
 
 
@@ -153,7 +153,7 @@ async def test_partially_rejected_spans_are_counted(collector, records, caplog):
         exporter.offer(assigned(records))
         await eventually_async(lambda: exporter.sent)
     assert exporter.dropped == 2
-    assert "\x1b" not in " ".join(str(each.error) for each in caplog.records if hasattr(each, "error"))
+    assert "\x1b" not in " ".join(str(record.error) for record in caplog.records if hasattr(record, "error"))
 
 
 async def test_a_collector_that_starts_later_gets_the_queue(records, reserved, nowhere):
@@ -163,14 +163,14 @@ async def test_a_collector_that_starts_later_gets_the_queue(records, reserved, n
         await eventually_async(lambda: exporter._queue)  # it was tried, in vain
         async with serving(made.take, reserved):
             await eventually_async(lambda: made.spans)
-    assert "RunPodSandbox" in {each.name for each in made.spans}
+    assert "RunPodSandbox" in {span.name for span in made.spans}
 
 
 async def test_without_a_collector_the_queue_is_bounded(records, nowhere, caplog):
-    begun, ended = (each for each in records if each.method == "RunPodSandbox")
+    begun, ended = (record for record in records if record.method == "RunPodSandbox")
     async with exporting_to(nowhere, replace(QUICK, queue=100)) as exporter:
         for number in range(2000):
-            pair = [msgspec.structs.replace(each, id=f"Kubelet-1.{number:x}") for each in (begun, ended)]
+            pair = [msgspec.structs.replace(item, id=f"Kubelet-1.{number:x}") for item in (begun, ended)]
             exporter.offer(pair)
         await eventually_async(lambda: exporter.dropped)
         assert len(exporter._queue) <= 100 + QUICK.batch
@@ -238,9 +238,9 @@ async def test_the_collector_exports_records_as_they_arrive(tmp_path, collector,
     running = asyncio.create_task(tracing.collect(options))
     await appeared(options.socket)
     sender = Sender(options.socket)
-    for each in records:
-        sender.send(encode(each))
-    await eventually_async(lambda: any(each.name == "RunPodSandbox" for each in collector.spans))
+    for record in records:
+        sender.send(encode(record))
+    await eventually_async(lambda: any(span.name == "RunPodSandbox" for span in collector.spans))
     running.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await running
@@ -251,9 +251,9 @@ async def test_the_collector_does_not_wait_for_a_missing_otlp_collector(tmp_path
     running = asyncio.create_task(tracing.collect(options))
     await appeared(options.socket)
     sender = Sender(options.socket)
-    for each in records:
-        sender.send(encode(each))
-    await eventually_async(lambda: any(each.stat().st_size for each in options.directory.glob("*.jsonl")))
+    for record in records:
+        sender.send(encode(record))
+    await eventually_async(lambda: any(path.stat().st_size for path in options.directory.glob("*.jsonl")))
     begun = time.monotonic()
     running.cancel()
     with contextlib.suppress(asyncio.CancelledError):
@@ -267,7 +267,7 @@ async def test_the_collector_does_not_wait_for_a_missing_otlp_collector(tmp_path
 @pytest.fixture
 def kept(tmp_path, records):
     writer = Writer(tracing.CollectorOptions.below(tmp_path).directory)
-    writer.write([encode(each) for each in records])
+    writer.write([encode(record) for record in records])
     writer.close()
     return tmp_path
 

@@ -62,7 +62,7 @@ def matching(step: Step, records) -> list[int]:
 
 
 def test_every_line_of_the_flow_is_in_its_file_in_order():
-    assert [str(each) for each in FLOW.lines] == POD
+    assert [str(line) for line in FLOW.lines] == POD
     assert FLOW.participants == PARTICIPANTS
     assert FLOWS == ("cni", "device-plugin", "network-driver", "nri", "pod")
 
@@ -73,8 +73,8 @@ def test_a_trace_that_matches_the_flow_has_no_deviations(trace):
 
 def test_notes_are_before_their_arrows(trace):
     remarks = annotated(trace, FLOW).remarks
-    assert [each.text for each in remarks] == [each.note for each in FLOW.lines if not isinstance(each, Step)]
-    after = [next(arrow.label for arrow in trace.arrows if arrow.time >= each.time) for each in remarks]
+    assert [remark.text for remark in remarks] == [line.note for line in FLOW.lines if not isinstance(line, Step)]
+    after = [next(arrow.label for arrow in trace.arrows if arrow.time >= remark.time) for remark in remarks]
     assert after[4:6] == ["RunPodSandbox", "CreateContainer"]
 
 
@@ -89,18 +89,18 @@ def test_in_brief_it_is_the_flow_and_no_more(trace):
 
 def needed(step: Step, records) -> int:
     """The record without which the step cannot be: the first or, of two alike, the one for this step."""
-    alike = [each for each in STEPS if (each.caller, each.callee, each.turn) == (step.caller, step.callee, step.turn)]
-    same = [each for each in alike if matching(each, records) == matching(step, records)]
+    alike = [item for item in STEPS if (item.caller, item.callee, item.turn) == (step.caller, step.callee, step.turn)]
+    same = [item for item in alike if matching(item, records) == matching(step, records)]
     return matching(step, records)[same.index(step)]
 
 
-RECORDED_STEPS = [each for each in STEPS if each.caller != "User"]  # the User's arrow is told by kubectl's
+RECORDED_STEPS = [step for step in STEPS if step.caller != "User"]  # the User's arrow is told by kubectl's
 
 
 @pytest.mark.parametrize("step", RECORDED_STEPS, ids=str)
 def test_an_arrow_that_is_dropped_is_missed(step, records, tell):
     del records[needed(step, records)]
-    assert ("missing", str(step)) in [(each.kind, each.arrow) for each in check(tell(records), FLOW)]
+    assert ("missing", str(step)) in [(item.kind, item.arrow) for item in check(tell(records), FLOW)]
 
 
 @pytest.mark.parametrize("step", RECORDED_STEPS, ids=str)
@@ -108,14 +108,14 @@ def test_an_arrow_under_another_name_is_missed_and_not_known(step, records, tell
     place = needed(step, records)
     method = f"{records[place].method.partition(' ')[0]}Quietly /registry/nothing"
     records[place] = msgspec.structs.replace(records[place], method=method)
-    found = [(each.kind, each.arrow) for each in check(tell(records), FLOW)]
+    found = [(item.kind, item.arrow) for item in check(tell(records), FLOW)]
     assert ("missing", str(step)) in found
     if step.turn is not Turn.REPLY:
         stroke = "->>" if step.turn is Turn.CALL else "-->>"
         assert ("extra", f"{step.caller}{stroke}{step.callee}: {method}") in found
 
 
-ORDERED = [each for each in RECORDED_STEPS if not each.after]
+ORDERED = [step for step in RECORDED_STEPS if not step.after]
 
 
 @pytest.mark.parametrize(("first", "second"), list(pairwise(ORDERED)), ids=str)
@@ -124,19 +124,19 @@ def test_two_arrows_that_have_changed_places_are_found(first, second, records, t
     early, late = records[one].time, records[other].time
     records[one] = msgspec.structs.replace(records[one], time=late)
     records[other] = msgspec.structs.replace(records[other], time=early)
-    swapped = {each.arrow for each in check(tell(records), FLOW) if each.kind == "swapped"}
+    swapped = {item.arrow for item in check(tell(records), FLOW) if item.kind == "swapped"}
     assert swapped & {str(first), str(second)}
 
 
-@pytest.mark.parametrize("step", [each for each in STEPS if each.after not in ("", "nothing")], ids=str)
+@pytest.mark.parametrize("step", [step for step in STEPS if step.after not in ("", "nothing")], ids=str)
 def test_a_reply_before_its_call_is_found(step, records, tell):
     place = needed(step, records)
-    begun = next(each for each in records if each.id == records[place].id and each.begins)
+    begun = next(record for record in records if record.id == records[place].id and record.begins)
     records[place] = msgspec.structs.replace(records[place], time=begun.time - 0.0005)
-    assert ("swapped", str(step)) in [(each.kind, each.arrow) for each in check(tell(records), FLOW)]
+    assert ("swapped", str(step)) in [(item.kind, item.arrow) for item in check(tell(records), FLOW)]
 
 
-@pytest.mark.parametrize("step", [each for each in STEPS if each.after == "nothing"], ids=str)
+@pytest.mark.parametrize("step", [step for step in STEPS if step.after == "nothing"], ids=str)
 def test_a_watch_may_begin_at_any_time(step, records, tell):
     place = needed(step, records)
     records[place] = msgspec.structs.replace(records[place], time=records[-1].time + 1)
@@ -145,10 +145,10 @@ def test_a_watch_may_begin_at_any_time(step, records, tell):
 
 def test_a_pod_without_a_kubectl_command_misses_the_user(records, tell):
     bare = [
-        msgspec.structs.replace(each, detail={k: v for k, v in each.detail.items() if not k.startswith("kubectl")})
-        for each in records
+        msgspec.structs.replace(record, detail={k: v for k, v in record.detail.items() if not k.startswith("kubectl")})
+        for record in records
     ]
-    assert [str(each) for each in check(tell(bare), FLOW)] == [
+    assert [str(item) for item in check(tell(bare), FLOW)] == [
         f"missing: {STEPS[0]} (no call {STEPS[0].call} from User to KubeCtl)"
     ]
 
@@ -165,7 +165,7 @@ def test_an_arrow_in_another_state_is_reported_with_it(records, tell):
     place = next(i for i, each in enumerate(records) if each.method.endswith("/status") and each.ends)
     detail = records[place].detail | {"phase": "Failed"}
     records[place] = msgspec.structs.replace(records[place], detail=detail)
-    found = {each.arrow: each.reason for each in check(tell(records), FLOW)}
+    found = {item.arrow: item.reason for item in check(tell(records), FLOW)}
     assert "the last one has phase Failed instead of Running" in found[str(STEPS[-3])]
 
 
@@ -174,7 +174,7 @@ def test_a_swapped_arrow_is_reported_with_both_positions(records, tell):
     early, late = records[sandbox].time, records[cni].time
     records[sandbox] = msgspec.structs.replace(records[sandbox], time=late)
     records[cni] = msgspec.structs.replace(records[cni], time=early)
-    [swapped] = [each for each in check(tell(records), FLOW) if each.kind == "swapped"]
+    [swapped] = [item for item in check(tell(records), FLOW) if item.kind == "swapped"]
     assert re.search(r"it is at \+1[23]\.0 ms, not in its place, which is after \S+ ?-{1,2}>>", swapped.reason)
 
 
@@ -183,8 +183,8 @@ METHODS = ("RunPodSandbox", "ADD bridge")
 
 def test_an_extra_call_is_reported_once_with_its_count(records, tell):
     strange = msgspec.structs.replace(records[14], method="Strange", id="Kubelet-1.9")
-    again = [msgspec.structs.replace(strange, id=f"Kubelet-1.9{each}", seq=100 + each) for each in range(3)]
-    found = [str(each) for each in check(tell([*records, *again]), FLOW)]
+    again = [msgspec.structs.replace(strange, id=f"Kubelet-1.9{number}", seq=100 + number) for number in range(3)]
+    found = [str(item) for item in check(tell([*records, *again]), FLOW)]
     assert found == ["extra: Kubelet->>ContainerRuntime: Strange (not part of the flow; 3 times)"]
 
 
@@ -194,5 +194,5 @@ def test_calls_of_other_participants_are_ignored(records, tell):
 
 
 def test_a_start_that_was_recorded_for_real_is_the_flow(tell):
-    records = [decode(each) for each in (Path(__file__).parent / "data" / "start.jsonl").read_bytes().splitlines()]
+    records = [decode(line) for line in (Path(__file__).parent / "data" / "start.jsonl").read_bytes().splitlines()]
     assert check(tell(records, "web2"), FLOW) == []

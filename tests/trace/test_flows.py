@@ -98,12 +98,12 @@ ContainerRuntime-->>Kubelet: 9. Cleanup Complete
 
 @pytest.mark.parametrize("name", DRAWN)
 def test_every_line_of_a_flow_is_in_its_file_in_order(name):
-    assert [str(each) for each in load(name).lines] == DRAWN[name].splitlines()
+    assert [str(line) for line in load(name).lines] == DRAWN[name].splitlines()
 
 
 def recorded(name: str) -> PodTrace:
     traces = PodTraces()
-    traces.learn([decode(each) for each in (DATA / f"{name}.jsonl").read_bytes().splitlines()])
+    traces.learn([decode(line) for line in (DATA / f"{name}.jsonl").read_bytes().splitlines()])
     found = traces.find("default", PODS[name])
     assert found is not None
     return found
@@ -114,7 +114,7 @@ STEPS = [pytest.param(load(name), step, id=f"{name}: {step}") for name in FLOWS 
 
 
 def without(trace: PodTrace, step: Step) -> PodTrace:
-    return replace(trace, arrows=tuple(each for each in trace.arrows if not step.satisfied(each)))
+    return replace(trace, arrows=tuple(arrow for arrow in trace.arrows if not step.satisfied(arrow)))
 
 
 @pytest.mark.parametrize("name", FLOWS)
@@ -125,7 +125,7 @@ def test_recordings_of_real_clusters_match_their_flows(name):
 @pytest.mark.parametrize(("flow", "step"), STEPS)
 def test_an_arrow_that_is_taken_away_is_missed(flow: Flow, step: Step):
     trace = STORIES[flow.name]
-    found = {each.arrow for each in check(without(trace, step), flow) if each.kind == "missing"}
+    found = {item.arrow for item in check(without(trace, step), flow) if item.kind == "missing"}
     assert (str(step) in found) is (step.need != "optional")
 
 
@@ -133,7 +133,7 @@ def neighbours() -> list[object]:
     found = []
     for name in FLOWS:
         flow = load(name)
-        ordered = [each for each in flow.steps if not each.after and each.need != "optional"]
+        ordered = [step for step in flow.steps if not step.after and step.need != "optional"]
         found += [pytest.param(flow, *pair, id=f"{name}: {pair[0]} / {pair[1]}") for pair in pairwise(ordered)]
     return found
 
@@ -143,15 +143,15 @@ def test_two_arrows_that_change_places_are_found(flow: Flow, first: Step, second
     """All that could be taken for the first are moved behind all that could be taken for the second."""
     trace = STORIES[flow.name]
     places = _positions(flow, trace.arrows)
-    steps = {id(each): each for each in flow.steps}
+    steps = {id(step): step for step in flow.steps}
     at = {str(steps[key]): place for key, place in places.items()}
     one, other = at[str(first)], at[str(second)]
     assert one is not None
     assert other is not None
-    kept = [each for each in trace.arrows if not first.satisfied(each) and not second.satisfied(each)]
+    kept = [arrow for arrow in trace.arrows if not first.satisfied(arrow) and not second.satisfied(arrow)]
     ends = trace.arrows[other], trace.arrows[one]
     arrows = sorted(kept, key=lambda each: each.time)
-    place = sum(each.time <= trace.arrows[one].time for each in arrows)
-    told = replace(trace, arrows=(*arrows[:place], *ends, *arrows[place:]))
-    findings = check(told, flow)
-    assert {str(first), str(second)} & {each.arrow for each in findings if each.kind == "swapped"}, findings
+    place = sum(arrow.time <= trace.arrows[one].time for arrow in arrows)
+    result = replace(trace, arrows=(*arrows[:place], *ends, *arrows[place:]))
+    findings = check(result, flow)
+    assert {str(first), str(second)} & {finding.arrow for finding in findings if finding.kind == "swapped"}, findings

@@ -43,9 +43,9 @@ def name(request) -> str:
 def hostile(records, name):
     """A pod of that name; a participant, a call, an error and an image of that name, too."""
     own = []
-    for each in records:
-        detail = each.detail | ({"name": name} if each.detail.get("name") else {})
-        own.append(msgspec.structs.replace(each, detail=detail, method=each.method.replace("web", name)))
+    for record in records:
+        detail = record.detail | ({"name": name} if record.detail.get("name") else {})
+        own.append(msgspec.structs.replace(record, detail=detail, method=record.method.replace("web", name)))
     stranger = {"id": "Kubelet-1.99", "seq": 90, "pod": records[8].pod, "time": records[8].time}
     base = msgspec.structs.replace(records[8], outcome="", callee=name, method=f"{name} do", **stranger)
     end = msgspec.structs.replace(
@@ -85,20 +85,20 @@ def test_text_has_no_control_character_but_our_colours(dark, width, colours, nam
 
 
 def test_tables_have_no_control_character(dark, name):
-    for each in (seen([dark]), slowest([dark]), compared(diff(dark, dark))):
-        assert all(line.isprintable() for line in each.splitlines())
-        assert plain(name) in each
+    for item in (seen([dark]), slowest([dark]), compared(diff(dark, dark))):
+        assert all(line.isprintable() for line in item.splitlines())
+        assert plain(name) in item
 
 
 def test_mermaid_is_statements_of_ours_alone(dark, name):
     first, *lines = mermaid(dark).splitlines()
     assert first == "sequenceDiagram"
-    assert [each for each in lines if not STATEMENT.fullmatch(each)] == []
+    assert [line for line in lines if not STATEMENT.fullmatch(line)] == []
     body = "\n".join(lines)
-    assert "participant evil" not in [each.strip() for each in lines]
+    assert "participant evil" not in [line.strip() for line in lines]
     assert not re.search(r"[<>&%$]|;(?!\S*)", re.sub(r"--?>>|-\)|#\d+;", "", body))
-    told = re.sub(r"#(\d+);", lambda found: chr(int(found[1])), body)
-    assert plain(name).strip() in told
+    result = re.sub(r"#(\d+);", lambda found: chr(int(found[1])), body)
+    assert plain(name).strip() in result
 
 
 class Page(HTMLParser):
@@ -106,14 +106,14 @@ class Page(HTMLParser):
         super().__init__()
         self.tags: list[str] = []
         self.attributes: list[tuple[str, str | None]] = []
-        self.told = ""
+        self.reported = ""
 
     def handle_starttag(self, tag, attrs):
         self.tags.append(tag)
         self.attributes += attrs
 
     def handle_data(self, data):
-        self.told += data
+        self.reported += data
 
 
 def test_a_page_has_only_its_own_elements(dark, hostile, name):
@@ -123,26 +123,26 @@ def test_a_page_has_only_its_own_elements(dark, hostile, name):
     assert page.tags.count("script") == 2
     assert "img" not in page.tags
     assert not [key for key, _ in page.attributes if key.startswith("on") or key in ("style", "href", "src")]
-    assert plain(name) in page.told
+    assert plain(name) in page.reported
     assert all(line.isprintable() or "\t" in line for line in written.splitlines())
 
 
 def test_json_has_the_name_as_it_is_and_no_control_character(hostile, name, tmp_path, capsys):
     writer = Writer(CollectorOptions.below(tmp_path).directory)
-    writer.write([encode(each) for each in hostile])
+    writer.write([encode(item) for item in hostile])
     writer.close()
     assert main(["trace", "--last", "--format", "json", "--prefix", str(tmp_path)]) == 0
-    told = capsys.readouterr().out
-    assert all(line.isprintable() for line in told.splitlines())
-    assert name in {each["detail"].get("name") for each in json.loads(told)}
+    output = capsys.readouterr().out
+    assert all(line.isprintable() for line in output.splitlines())
+    assert name in {item["detail"].get("name") for item in json.loads(output)}
     for words in (["--last"], ["--slow"], [], ["--last", "--check", "pod"], ["--last", "--format", "html"]):
         main(["trace", *words, "--prefix", str(tmp_path)])
         assert all(line.isprintable() for line in capsys.readouterr().out.splitlines()), words
 
 
 def test_findings_can_be_printed(dark):
-    for each in check(dark, load("nri")):
-        assert plain(str(each)).isprintable()
+    for item in check(dark, load("nri")):
+        assert plain(str(item)).isprintable()
 
 
 KEYS = st.sampled_from([
@@ -182,8 +182,8 @@ def test_any_recorded_text_can_be_shown(records):
     traces = PodTraces()
     traces.learn(records)
     for trace in traces.all():
-        for each in (text(trace, 80), text(trace, 200, colours=True), mermaid(trace), html(trace, records)):
-            assert each
+        for item in (text(trace, 80), text(trace, 200, colours=True), mermaid(trace), html(trace, records)):
+            assert item
         assert compared(diff(trace, trace))
         assert slowest([trace])
         check(trace, load("pod"))

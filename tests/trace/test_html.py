@@ -26,17 +26,17 @@ def page(trace, records) -> str:
 
 
 def drawings(page: str) -> list[ET.Element]:
-    return [ET.fromstring(each) for each in re.findall(r'<svg class="(?:head|piece)".*?</svg>', page, re.DOTALL)]
+    return [ET.fromstring(match) for match in re.findall(r'<svg class="(?:head|piece)".*?</svg>', page, re.DOTALL)]
 
 
 def rows(page: str) -> list[ET.Element]:
-    return [each for one in drawings(page) for each in one.iter(f"{SVG}g") if each.get("class", "").startswith("row")]
+    return [item for one in drawings(page) for item in one.iter(f"{SVG}g") if item.get("class", "").startswith("row")]
 
 
 def test_every_arrow_is_a_row_with_a_tooltip(page, trace):
     found = rows(page)
     assert len(found) == len(trace.arrows)
-    [run] = [each for each in found if "RunPodSandbox" in "".join(each.itertext()) and "call" in each.get("class")]
+    [run] = [item for item in found if "RunPodSandbox" in "".join(item.itertext()) and "call" in item.get("class")]
     assert run.find(f"{SVG}title").text.splitlines() == [
         "Kubelet → ContainerRuntime",
         "RunPodSandbox",
@@ -46,18 +46,19 @@ def test_every_arrow_is_a_row_with_a_tooltip(page, trace):
 
 def test_participants_have_lanes_and_arrows_point_between_them(page):
     head = drawings(page)[0]
-    lanes = {each.find(f"{SVG}title").text: float(each.find(f"{SVG}text").get("x")) for each in head.iter(f"{SVG}g")}
+    lanes = {item.find(f"{SVG}title").text: float(item.find(f"{SVG}text").get("x")) for item in head.iter(f"{SVG}g")}
     assert list(lanes)[:4] == ["User", "KubeCtl", "APIServer", "etcd"]
-    for each in rows(page):
-        line = each.find(f"{SVG}line")
+    for row in rows(page):
+        line = row.find(f"{SVG}line")
         if line is not None:
-            caller, callee = each.find(f"{SVG}title").text.splitlines()[0].split(" → ")
+            caller, callee = row.find(f"{SVG}title").text.splitlines()[0].split(" → ")
             assert abs(float(line.get("x1")) - lanes[caller]) == 5
             assert abs(float(line.get("x2")) - lanes[callee]) == 5
 
 
 def test_notes_gaps_failures_and_open_calls_are_drawn(records, tell):
     del records[18]
+    records[12] = msgspec.structs.replace(records[12], outcome="409")
     page = html(annotated(tell(records[:20]), load("pod")), records)
     assert "5. Kubelet initiates Pod creation via CRI." in page
     assert "1 record of Kubelet lost here" in page
@@ -67,12 +68,12 @@ def test_notes_gaps_failures_and_open_calls_are_drawn(records, tell):
 
 def test_each_arrow_has_the_details_of_its_record(page, records):
     [data] = re.findall(r'<script type="application/json" id="records">(.*?)</script>', page, re.DOTALL)
-    told = json.loads(data)
-    assert len(told) == len(records)
-    found = {each.get("data-n") for each in rows(page)}
-    assert set(told) <= found
-    assert {each["method"] for each in told.values()} == {each.method for each in records}
-    assert [each["detail"]["stdout"] for each in told.values() if "stdout" in each["detail"]] == [
+    answer = json.loads(data)
+    assert len(answer) == len(records)
+    found = {row.get("data-n") for row in rows(page)}
+    assert set(answer) <= found
+    assert {item["method"] for item in answer.values()} == {record.method for record in records}
+    assert [item["detail"]["stdout"] for item in answer.values() if "stdout" in item["detail"]] == [
         {"ips": [{"address": "10.1.0.2/24"}]}
     ]
 
@@ -86,7 +87,7 @@ def test_the_page_loads_nothing_and_runs_only_its_own_script(page):
     policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]+)"', page)[1]
     [style] = re.findall(r"<style>(.*?)</style>", page, re.DOTALL)
     [script] = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
-    hashes = [b64encode(sha256(each.encode()).digest()).decode() for each in (style, script)]
+    hashes = [b64encode(sha256(item.encode()).digest()).decode() for item in (style, script)]
     assert policy == (
         f"default-src 'none'; style-src 'sha256-{hashes[0]}'; script-src 'sha256-{hashes[1]}'; base-uri 'none'"
     )
@@ -97,12 +98,12 @@ def test_the_page_loads_nothing_and_runs_only_its_own_script(page):
 def test_a_long_trace_is_drawn_in_adjacent_pieces(trace, records, tell):
     many = [
         msgspec.structs.replace(
-            records[14], id=f"Kubelet-1.a{each}", seq=100 + each, time=records[14].time + each / 1e5
+            records[14], id=f"Kubelet-1.a{number}", seq=100 + number, time=records[14].time + number / 1e5
         )
-        for each in range(3 * PIECE)
+        for number in range(3 * PIECE)
     ]
     picture = Picture(tell([*records, *many]))
-    boxes = [tuple(map(float, re.search(r'viewBox="([^"]+)"', each)[1].split())) for each in picture.pieces()]
+    boxes = [tuple(map(float, re.search(r'viewBox="([^"]+)"', piece)[1].split())) for piece in picture.pieces()]
     assert len(boxes) == -(-(len(trace.arrows) + 3 * PIECE) // PIECE)
     for (_, top, _, height), (_, following, _, _) in itertools.pairwise(boxes):
         assert top + height == following
@@ -111,9 +112,9 @@ def test_a_long_trace_is_drawn_in_adjacent_pieces(trace, records, tell):
 def test_a_trace_that_is_too_long_is_shortened_visibly(records, tell):
     many = [
         msgspec.structs.replace(
-            records[14], id=f"Kubelet-1.a{each}", seq=100 + each, time=records[14].time + each / 1e7
+            records[14], id=f"Kubelet-1.a{number}", seq=100 + number, time=records[14].time + number / 1e7
         )
-        for each in range(500)
+        for number in range(500)
     ]
     trace = tell([*records, *many])
     short = shorten(trace, 100)
@@ -129,10 +130,10 @@ def test_a_life_that_was_recorded_for_real_is_drawn_to_its_end(tell):
     from podwire.trace.record import decode
 
     lines = (Path(__file__).parent / "data" / "life.jsonl").read_bytes().splitlines()
-    records = [decode(each) for each in lines]
+    records = [decode(line) for line in lines]
     trace = tell(records)
     assert trace.gaps == ()
-    labels = [each.method for each in trace.arrows]
+    labels = [arrow.method for arrow in trace.arrows]
     assert labels.index("RunPodSandbox") < labels.index("StopPodSandbox") < labels.index("DEL bridge")
     assert "delete /registry/pods/default/web" in labels
     assert len(rows(html(trace, records))) == len(trace.arrows)

@@ -72,8 +72,8 @@ async def story_with(directory: Path, wanted):
 
 def looked_at(trace) -> bool:
     """Whether `kubectl get` is told, and every call to its end."""
-    typed = [each.label for each in trace.arrows if each.caller == "User"]
-    return "kubectl get" in typed and all(each.took is not None for each in trace.arrows)
+    typed = [arrow.label for arrow in trace.arrows if arrow.caller == "User"]
+    return "kubectl get" in typed and all(arrow.took is not None for arrow in trace.arrows)
 
 
 async def test_kubectl_apply_is_recorded_from_the_user_to_the_store(tmp_path, collector, capsys):
@@ -82,12 +82,12 @@ async def test_kubectl_apply_is_recorded_from_the_user_to_the_store(tmp_path, co
         uid = await kubectl(server.kubeconfig, "get", "pod", "web", "-o", "jsonpath={.metadata.uid}")
         trace = await story_with(collector.directory, looked_at)
     assert trace.pod == uid.replace("-", "")
-    drawn = [(each.caller, each.callee, each.label) for each in trace.arrows]
+    drawn = [(arrow.caller, arrow.callee, arrow.label) for arrow in trace.arrows]
     made = drawn.index(("KubeCtl", "APIServer", "POST /api/v1/namespaces/default/pods"))
     assert ("User", "KubeCtl", "kubectl apply") in drawn[:made]
     assert drawn[made + 1 : made + 4] == [
-        ("APIServer", "etcd", "create pods/default/web (Pending)"),
-        ("etcd", "APIServer", "OK"),
+        ("APIServer", "Memory", "create pods/default/web (Pending)"),
+        ("Memory", "APIServer", "OK"),
         ("APIServer", "KubeCtl", "201 Created (Pending)"),
     ]
     assert main(["trace", "web", "--prefix", str(tmp_path)]) == 0
@@ -118,7 +118,7 @@ async def test_a_watch_event_is_recorded_and_the_watch_comes_first(tmp_path, col
             )
             watching.close()
     assert (trace.arrows[0].caller, trace.arrows[0].turn) == ("Scheduler", Turn.CALL)
-    [event] = [each for each in trace.arrows if each.turn is Turn.EVENT]
+    [event] = [arrow for arrow in trace.arrows if arrow.turn is Turn.EVENT]
     assert (event.caller, event.callee, event.label) == ("APIServer", "Scheduler", "ADDED default/web (Pending)")
 
 
@@ -139,7 +139,7 @@ async def test_a_client_of_a_foreign_api_server_records_its_own_requests(tmp_pat
             await client.get(kind, "web", "default")
             trace = await story_with(collector.directory, lambda each: len(each.arrows) == 4)
             watching.close()
-    assert [(each.caller, each.callee, each.turn) for each in trace.arrows] == [
+    assert [(arrow.caller, arrow.callee, arrow.turn) for arrow in trace.arrows] == [
         ("Kubelet", "APIServer", Turn.CALL),
         ("APIServer", "Kubelet", Turn.EVENT),
         ("Kubelet", "APIServer", Turn.CALL),
@@ -151,13 +151,13 @@ async def test_without_a_collector_nothing_is_watched(tmp_path, monkeypatch):
     monkeypatch.delenv(tracing.VARIABLE, raising=False)
     assert tracing.tap("APIServer") is None
     store = object()
-    assert tapped_store(store, None) is store
+    assert tapped_store(store, None, "") is store
     async with running(Options(data_dir=tmp_path / "data", port=0, store_url="memory://")) as server:
         assert type(server.assembled.engine.store).__module__ != tapped_store.__module__
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "reported"),
     [
         (["trace", "web"], "nothing was recorded"),
         (["trace", "--follow"], "need a POD"),
@@ -165,9 +165,9 @@ async def test_without_a_collector_nothing_is_watched(tmp_path, monkeypatch):
     ],
     ids=" ".join,
 )
-def test_trace_errors_are_one_line(arguments, told, tmp_path, capsys):
+def test_trace_errors_are_one_line(arguments, reported, tmp_path, capsys):
     assert main([*arguments, "--prefix", str(tmp_path)]) == 1
-    assert told in capsys.readouterr().err
+    assert reported in capsys.readouterr().err
 
 
 def test_an_unknown_pod_is_named_in_the_error(tmp_path, capsys):

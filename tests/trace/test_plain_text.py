@@ -42,7 +42,7 @@ def test_cut_text_fits(text, most):
 def test_folded_text_fits_and_is_complete(text, most):
     shown = plain(text)
     lines = folded(shown, most)
-    assert all(width(each) <= most for each in lines)
+    assert all(width(line) <= most for line in lines)
     assert "".join(lines).replace(" ", "") == shown.replace(" ", "")
 
 
@@ -66,8 +66,8 @@ def test_wide_letters_take_two_columns_and_accents_none():
 
 def test_colours_are_for_terminals_alone():
     plain_, coloured = Canvas(9), Canvas(9, colours=True)
-    for each in (plain_, coloured):
-        each.put(0, "no ")
-        each.put(3, "way", FAILED)
+    for item in (plain_, coloured):
+        item.put(0, "no ")
+        item.put(3, "way", FAILED)
     assert str(plain_) == "no way"
     assert str(coloured) == f"no \x1b[{FAILED}mway\x1b[0m"

@@ -10,7 +10,7 @@ UID = "3bba3e288f2d47ce8c5bf9d5d263d9fc"
 
 
 def test_a_trace_begins_with_the_watches_of_the_pod(trace):
-    first = [(each.caller, each.method, each.took) for each in trace.arrows[:2]]
+    first = [(arrow.caller, arrow.method, arrow.took) for arrow in trace.arrows[:2]]
     assert first == [
         ("Scheduler", "GET /api/v1/pods?watch=true", None),
         ("Kubelet", "GET /api/v1/pods?fieldSelector=spec.nodeName=n1&watch=true", None),
@@ -35,11 +35,11 @@ def test_a_trace_has_the_time_from_request_to_running(trace):
 def test_a_pod_that_does_not_run_yet_has_no_duration_and_its_calls_are_open(records, tell):
     trace = tell(records[:15])  # RunPodSandbox has begun
     assert trace.took is None
-    assert [(each.method, each.took) for each in trace.arrows][-1] == ("RunPodSandbox", None)
+    assert [(arrow.method, arrow.took) for arrow in trace.arrows][-1] == ("RunPodSandbox", None)
 
 
 def test_both_arrows_of_a_call_show_its_duration(trace):
-    took = {(each.turn, each.took) for each in trace.arrows if each.method == "RunPodSandbox"}
+    took = {(arrow.turn, arrow.took) for arrow in trace.arrows if arrow.method == "RunPodSandbox"}
     assert {turn for turn, _ in took} == {Turn.CALL, Turn.REPLY}
     assert all(each == pytest.approx(0.003, abs=1e-5) for _, each in took)
 
@@ -50,7 +50,7 @@ def test_records_in_any_order_give_the_same_trace(records, tell):
 
 @pytest.mark.parametrize("missing", [1, 3])
 def test_lost_records_are_a_gap_with_their_sender(missing, records, tell):
-    kept = [each for each in records if not (each.sender == "Kubelet-1" and 2 <= each.seq < 2 + missing)]
+    kept = [record for record in records if not (record.sender == "Kubelet-1" and 2 <= record.seq < 2 + missing)]
     [gap] = tell(kept).gaps
     assert (gap.sender, gap.lost) == ("Kubelet", missing)
     assert gap in moments(tell(kept))
@@ -64,22 +64,22 @@ def test_losses_before_the_pod_are_not_its_gap(records, tell):
 def test_the_newest_pod_of_a_name_is_found_with_failed_requests_before_it(records):
     later = [
         msgspec.structs.replace(
-            each,
-            id=f"Again-{each.id}",
-            time=each.time + 100,
-            pod="f" * 32 if each.pod else None,
-            detail=each.detail | ({"kubectl_session": "other"} if "kubectl_session" in each.detail else {}),
+            record,
+            id=f"Again-{record.id}",
+            time=record.time + 100,
+            pod="f" * 32 if record.pod else None,
+            detail=record.detail | ({"kubectl_session": "other"} if "kubectl_session" in record.detail else {}),
         )
-        for each in records
+        for record in records
     ]
     traces = PodTraces()
     traces.learn([*records, *later])
-    assert [each.pod for each in traces.all()] == [UID, "f" * 32]
+    assert [item.pod for item in traces.all()] == [UID, "f" * 32]
     newest = traces.find("default", "web")
     assert newest is not None
     assert newest.pod == "f" * 32
-    looked = [each for each in newest.arrows if each.method.startswith("GET /api/v1/namespaces")]
-    assert [each.turn for each in looked] == [Turn.CALL, Turn.REPLY]
+    looked = [arrow for arrow in newest.arrows if arrow.method.startswith("GET /api/v1/namespaces")]
+    assert [item.turn for item in looked] == [Turn.CALL, Turn.REPLY]
     assert len(traces.all()[0].arrows) == len(newest.arrows)
 
 
@@ -88,7 +88,7 @@ def test_the_records_of_a_trace_are_those_it_was_built_from(records):
     traces.learn(records)
     trace = traces.find("default", "web")
     assert trace is not None
-    assert [each.id for each in traces.records(trace)] == [each.id for each in records]
+    assert [record.id for record in traces.records(trace)] == [record.id for record in records]
 
 
 def test_an_unknown_name_finds_no_trace(records):

@@ -19,7 +19,7 @@ def line(seq: int, when: float | None = None, **fields) -> bytes:
 
 
 def numbers(reader: Reader) -> list[int]:
-    return [each.seq for each in reader.more()]
+    return [item.seq for item in reader.more()]
 
 
 def test_records_that_are_too_old_are_dropped_below_the_size_limit(tmp_path):
@@ -143,10 +143,10 @@ def test_files_of_others_are_left_alone(tmp_path):
     for name in ("notes.txt", "x.jsonl", "٣.jsonl"):
         (tmp_path / name).write_text("mine")
     writer = Writer(tmp_path, limit=SEGMENTS * 200)
-    for each in range(100):
-        writer.write([line(each)])
+    for number in range(100):
+        writer.write([line(number)])
     writer.close()
-    assert {each.name for each in tmp_path.iterdir()} >= {"notes.txt", "x.jsonl", "٣.jsonl"}
+    assert {path.name for path in tmp_path.iterdir()} >= {"notes.txt", "x.jsonl", "٣.jsonl"}
 
 
 def test_a_collector_starts_with_broken_files_and_logs_them(tmp_path, caplog):

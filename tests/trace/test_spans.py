@@ -19,21 +19,21 @@ LIMITS = Limits()
 
 
 @pytest.fixture
-def told(records) -> list[Span]:
+def reported(records) -> list[Span]:
     return spans(assigned(records))
 
 
-def named(told, service, name) -> Span:
-    return next(each for each in told if (each.service, each.name) == (service, name))
+def named(reported, service, name) -> Span:
+    return next(item for item in reported if (item.service, item.name) == (service, name))
 
 
-def test_the_uid_of_the_pod_is_the_trace_and_its_start_is_the_root(told, trace):
-    assert {each.trace for each in told} == {UID}
-    [root] = [each for each in told if not each.parent]
+def test_the_uid_of_the_pod_is_the_trace_and_its_start_is_the_root(reported, trace):
+    assert {item.trace for item in reported} == {UID}
+    [root] = [item for item in reported if not item.parent]
     assert (root.service, root.name, root.id) == ("podwire", "pod default/web", root_id(UID))
     assert root.end - root.begin == pytest.approx(trace.took)
     assert ("k8s.pod.uid", "3bba3e28-8f2d-47ce-8c5b-f9d5d263d9fc") in root.attributes
-    assert [each.name for each in root.events] == [
+    assert [event.name for event in root.events] == [
         "ADDED default/web (Pending) → Scheduler",
         "ADDED default/web (Pending, on n1) → Kubelet",
     ]
@@ -50,33 +50,33 @@ def test_the_uid_of_the_pod_is_the_trace_and_its_start_is_the_root(told, trace):
         pytest.param("ContainerRuntime", "crun run", ("ContainerRuntime", "StartContainer"), id="a process"),
     ],
 )
-def test_a_nested_call_is_a_child_span(service, name, parent, told):
-    assert named(told, service, name).parent == named(told, *parent).id
+def test_a_nested_call_is_a_child_span(service, name, parent, reported):
+    assert named(reported, service, name).parent == named(reported, *parent).id
 
 
-def test_other_calls_are_children_of_the_root(told):
-    for each in ("RunPodSandbox", "CreateContainer"):
-        assert named(told, "ContainerRuntime", each).parent == root_id(UID)
+def test_other_calls_are_children_of_the_root(reported):
+    for name in ("RunPodSandbox", "CreateContainer"):
+        assert named(reported, "ContainerRuntime", name).parent == root_id(UID)
 
 
-def test_every_parent_exists_and_spans_have_no_cycles(told):
-    known = {each.id: each for each in told}
-    assert len(known) == len(told)
-    for each in told:
-        seen, at = {each.id}, each
+def test_every_parent_exists_and_spans_have_no_cycles(reported):
+    known = {item.id: item for item in reported}
+    assert len(known) == len(reported)
+    for entry in reported:
+        seen, at = {entry.id}, entry
         while at.parent:
             at = known[at.parent]
             assert at.id not in seen
             seen.add(at.id)
 
 
-def test_attributes_have_caller_method_and_outcome(told):
-    span = named(told, "APIServer", "POST pods")
+def test_attributes_have_caller_method_and_outcome(reported):
+    span = named(reported, "APIServer", "POST pods")
     told_ = dict(span.attributes)
     assert told_["podwire.caller"] == "KubeCtl"
     assert (told_["http.request.method"], told_["http.response.status_code"]) == ("POST", 201)
     assert told_["url.path"] == "/api/v1/namespaces/default/pods"
-    missing = named(told, "APIServer", "GET pods")
+    missing = named(reported, "APIServer", "GET pods")
     assert missing.error == "404 Not Found"
 
 
@@ -87,19 +87,19 @@ def test_the_same_call_always_has_the_same_span_id(records):
 
 def test_the_life_of_a_pod_that_was_recorded_for_real_is_one_tree():
     lines = (Path(__file__).parent / "data" / "life.jsonl").read_bytes().splitlines()
-    told = spans(assigned(map(decode, lines)))
-    known = {each.id for each in told}
-    assert {each.parent for each in told} - known == {""}
-    assert named(told, "IPAM", "ADD host-local").parent == named(told, "CNIPlugin", "ADD bridge").id
-    assert named(told, "CNIPlugin", "DEL bridge").parent == named(told, "ContainerRuntime", "StopPodSandbox").id
+    result = spans(assigned(map(decode, lines)))
+    known = {item.id for item in result}
+    assert {item.parent for item in result} - known == {""}
+    assert named(result, "IPAM", "ADD host-local").parent == named(result, "CNIPlugin", "ADD bridge").id
+    assert named(result, "CNIPlugin", "DEL bridge").parent == named(result, "ContainerRuntime", "StopPodSandbox").id
 
 
 # As they come.
 
 
 def fed(assembler: Assembler, records, now: float = 0.0) -> None:
-    for each in records:
-        assembler.learn([each], now)
+    for record in records:
+        assembler.learn([record], now)
 
 
 def test_incremental_spans_equal_those_of_the_whole_trace(records):
@@ -107,8 +107,8 @@ def test_incremental_spans_equal_those_of_the_whole_trace(records):
     fed(assembler, assigned(records))
     found = assembler.due(LIMITS.linger)
     whole = spans(assigned(records))
-    assert sorted(each.id for each in found) == sorted(each.id for each in whole)
-    assert {each.id: each.parent for each in found} == {each.id: each.parent for each in whole}
+    assert sorted(item.id for item in found) == sorted(item.id for item in whole)
+    assert {item.id: item.parent for item in found} == {item.id: item.parent for item in whole}
     assert assembler.due(LIMITS.linger) == []
 
 
@@ -126,13 +126,13 @@ def test_a_request_is_the_start_although_its_pod_is_known_only_at_its_end(record
     assembler = Assembler()
     fed(assembler, records)
     root = named(assembler.due(LIMITS.linger), "podwire", "pod default/web")
-    assert root.begin == next(each.time for each in records if each.method.startswith("POST "))
+    assert root.begin == next(record.time for record in records if record.method.startswith("POST "))
 
 
 def test_the_root_of_a_pod_that_does_not_run_is_emitted_after_silence(records):
     assembler = Assembler()
     fed(assembler, records[:15])
-    assert [each for each in assembler.due(LIMITS.linger) if not each.parent] == []
+    assert [item for item in assembler.due(LIMITS.linger) if not item.parent] == []
     assert assembler.next() == LIMITS.silence
     [root] = assembler.due(LIMITS.silence)
     assert root.error == "not Running yet"
@@ -143,16 +143,16 @@ def test_the_root_of_a_running_pod_is_emitted_once(records):
     fed(assembler, records)
     later = msgspec.structs.replace(records[-1], seq=99, id="APIServer-1.z", outcome="")
     fed(assembler, [later], LIMITS.linger / 2)
-    assert len([each for each in assembler.due(LIMITS.linger) if not each.parent]) == 1
+    assert len([item for item in assembler.due(LIMITS.linger) if not item.parent]) == 1
     fed(assembler, [later], LIMITS.linger)
-    assert [each for each in assembler.due(LIMITS.silence * 9) if not each.parent] == []
+    assert [item for item in assembler.due(LIMITS.silence * 9) if not item.parent] == []
 
 
 def test_the_assembler_is_bounded(records):
     assembler = Assembler(Limits(most=MOST))
     begun = records[14]
-    for each in range(MOST + 10):
-        assembler.learn([msgspec.structs.replace(begun, id=f"K-1.{each:x}", seq=each, pod=f"{each:032x}")], 0.0)
+    for number in range(MOST + 10):
+        assembler.learn([msgspec.structs.replace(begun, id=f"K-1.{number:x}", seq=number, pod=f"{number:032x}")], 0.0)
     assert assembler.forgotten == 10
     assert len(assembler._starts) <= MOST
     assembler.due(LIMITS.silence)
@@ -205,11 +205,11 @@ def only(data: bytes, number: int):
 
 def attributes(data: bytes, number: int) -> dict[str, object]:
     found = {}
-    for each in [value for which, _, value in fields(data) if which == number]:
-        value = only(each, 2)
-        [(kind, _, told)] = fields(value)
+    for item in [value for which, _, value in fields(data) if which == number]:
+        value = only(item, 2)
+        [(kind, _, reported)] = fields(value)
         assert kind in (1, 3)  # string_value, int_value
-        found[only(each, 1).decode()] = told.decode() if kind == 1 else told
+        found[only(item, 1).decode()] = reported.decode() if kind == 1 else reported
     return found
 
 
@@ -223,34 +223,34 @@ def test_bytes_are_those_of_the_published_messages():
     resource, scope_spans = only(resource_spans, 1), only(resource_spans, 2)
     assert attributes(resource, 1) == {"service.name": "etcd", "service.namespace": "podwire", "k8s.node.name": "n1"}
     assert only(only(scope_spans, 1), 1) == b"podwire.trace"
-    told = only(scope_spans, 2)
-    assert only(told, 1) == bytes.fromhex(UID)
-    assert only(told, 2) == bytes.fromhex("00f067aa0ba902b7")
-    assert only(told, 4) == bytes.fromhex("0102030405060708")
-    assert only(told, 5) == b"create pods"
-    assert only(told, 6) == 2, "SPAN_KIND_SERVER"
-    kinds = {number: kind for number, kind, _ in fields(told)}
+    result = only(scope_spans, 2)
+    assert only(result, 1) == bytes.fromhex(UID)
+    assert only(result, 2) == bytes.fromhex("00f067aa0ba902b7")
+    assert only(result, 4) == bytes.fromhex("0102030405060708")
+    assert only(result, 5) == b"create pods"
+    assert only(result, 6) == 2, "SPAN_KIND_SERVER"
+    kinds = {number: kind for number, kind, _ in fields(result)}
     assert (kinds[7], kinds[8]) == (1, 1), "times are fixed64"
-    assert only(told, 7) == 1_800_000_000_500_000_000
-    assert only(told, 8) == 1_800_000_001_250_000_000
-    assert attributes(told, 9) == {"a": "b", "n": 201}
-    assert (only(only(told, 11), 1), only(only(told, 11), 2)) == (1_800_000_000_750_000_000, b"told")
-    assert only(told, 12) == 3
-    status = only(told, 15)
+    assert only(result, 7) == 1_800_000_000_500_000_000
+    assert only(result, 8) == 1_800_000_001_250_000_000
+    assert attributes(result, 9) == {"a": "b", "n": 201}
+    assert (only(only(result, 11), 1), only(only(result, 11), 2)) == (1_800_000_000_750_000_000, b"told")
+    assert only(result, 12) == 3
+    status = only(result, 15)
     assert (only(status, 2), only(status, 3)) == (b"why", 2), "STATUS_CODE_ERROR"
 
 
 def test_a_root_span_has_no_parent_and_is_internal(records):
     root, *_ = spans(records)
-    told = only(only(only(encoded([root]), 1), 2), 2)
-    assert 4 not in {number for number, _, _ in fields(told)}
-    assert only(told, 6) == 1, "SPAN_KIND_INTERNAL"
+    result = only(only(only(encoded([root]), 1), 2), 2)
+    assert 4 not in {number for number, _, _ in fields(result)}
+    assert only(result, 6) == 1, "SPAN_KIND_INTERNAL"
 
 
-def test_each_service_is_a_resource_of_its_own(told):
-    found = [value for number, _, value in fields(encoded(told)) if number == 1]
-    names = [attributes(only(each, 1), 1)["service.name"] for each in found]
-    assert sorted(names) == sorted({each.service for each in told})
+def test_each_service_is_a_resource_of_its_own(reported):
+    found = [value for number, _, value in fields(encoded(reported)) if number == 1]
+    names = [attributes(only(item, 1), 1)["service.name"] for item in found]
+    assert sorted(names) == sorted({item.service for item in reported})
 
 
 def test_invalid_unicode_is_sent_escaped():

@@ -23,12 +23,12 @@ from podwire.trace.recorder import Recorder
 
 
 def arrows(hops):
-    return [(each.caller, each.callee, each.method, each.outcome) for each in hops]
+    return [(hop.caller, hop.callee, hop.method, hop.outcome) for hop in hops]
 
 
 async def test_a_tapped_store_records_writes_and_passes_calls_on():
     hops, plain = [], MemoryStore()
-    store = tapped_store(plain, hops.append)
+    store = tapped_store(plain, hops.append, "etcd://127.0.0.1:2379")
     item = await store.create("/registry/pods/a/b", b"{}")
     await store.update("/registry/pods/a/b", b"{}", expected=item.revision)
     with pytest.raises(Stale):
@@ -82,17 +82,17 @@ def test_trace_keeps_the_first_check_and_the_first_after_a_failure(tmp_path):
     hops = []
     plugins = Plugins((tmp_path,), run=tracing.cni_run(hops.append))
 
-    def told(verb: str) -> int:
+    def reported(verb: str) -> int:
         before = len(hops)
         with contextlib.suppress(PluginFailed):
             plugins.call("mine", Invocation(verb, "c1", "/run/netns/x", "eth0"), {})
         return len(hops) - before
 
-    assert [told("CHECK"), told("CHECK"), told("CHECK")] == [2, 0, 0]
+    assert [reported("CHECK"), reported("CHECK"), reported("CHECK")] == [2, 0, 0]
     (tmp_path / "mine.broken").touch()
-    assert [told("CHECK"), told("CHECK")] == [0, 2]
+    assert [reported("CHECK"), reported("CHECK")] == [0, 2]
     (tmp_path / "mine.broken").unlink()
-    assert [told("CHECK"), told("CHECK"), told("DEL"), told("CHECK")] == [2, 0, 2, 2]
+    assert [reported("CHECK"), reported("CHECK"), reported("DEL"), reported("CHECK")] == [2, 0, 2, 2]
 
 
 CNI, BRIDGE = "CNIPlugin", {"cniVersion": "1.0.0", "name": "net", "type": "bridge", "bridge": "pw-joint0"}
@@ -142,12 +142,12 @@ def test_a_failed_ipam_call_is_recorded(tmp_path):
             "rangeStart": "10.9.0.1", "rangeEnd": "10.9.0.1"}  # fmt: skip
     try:
         with visit(host.path):
-            told = tap_points(pod.path, tmp_path / "state", "ADD", ipam)
+            result = tap_points(pod.path, tmp_path / "state", "ADD", ipam)
     finally:
         namespaces.remove("pod")
         namespaces.remove("host")
-    assert told[:2] == [(CNI, "IPAM", "ADD host-local", ""), ("IPAM", CNI, "ADD host-local", "CniError")]
-    assert {each[2] for each in told[2:]} == {"DEL host-local"}
+    assert result[:2] == [(CNI, "IPAM", "ADD host-local", ""), ("IPAM", CNI, "ADD host-local", "CniError")]
+    assert {item[2] for item in result[2:]} == {"DEL host-local"}
 
 
 def test_a_plugin_without_an_ipam_or_a_tap_is_not_watched(tmp_path):
@@ -170,7 +170,7 @@ def test_a_container_is_started_by_the_runtime_itself(argv, method):
 
     watched = tracing.tapped_run(run, tracing.Tapped(hops.append, caller="a", callee="a"), tracing._oci_call)
     watched(argv, env={}, deadline=20.0)
-    assert [each.method for each in hops] == [method, method]
+    assert [hop.method for hop in hops] == [method, method]
 
 
 def test_nothing_is_wrapped_without_a_tap():
@@ -189,9 +189,9 @@ def test_nothing_is_wrapped_without_a_tap():
     ids=["nobody listens", "still nobody", "our cluster", "a foreign API server", "a foreign kubelet"],
 )
 def test_the_environment_decides_which_side_records(variables, tap, api, cri, monkeypatch):
-    for each in (tracing.VARIABLE, tracing.API_SIDE, tracing.CRI_SIDE):
-        monkeypatch.delenv(each, raising=False)
+    for entry in (tracing.VARIABLE, tracing.API_SIDE, tracing.CRI_SIDE):
+        monkeypatch.delenv(entry, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    told = [tracing.tap(KUBELET), tracing.api_tap(KUBELET), tracing.cri_tap()]
-    assert [isinstance(each, Recorder) for each in told] == [tap, api, cri]
+    result = [tracing.tap(KUBELET), tracing.api_tap(KUBELET), tracing.cri_tap()]
+    assert [isinstance(item, Recorder) for item in result] == [tap, api, cri]

@@ -23,8 +23,8 @@ async def served():
         return f"http://127.0.0.1:{servers[-1].port}"
 
     yield start
-    for each in servers:
-        await each.close(0.5)
+    for server in servers:
+        await server.close(0.5)
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ def test_a_certificate_is_valid_for_name_and_addresses_and_has_mode_0600(path):
     found = x509.load_pem_x509_certificate(path.read_bytes())
     names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert names.get_values_for_type(x509.DNSName) == ["n1"]
-    assert names.get_values_for_type(x509.IPAddress) == [ipaddress.ip_address(each) for each in ("10.0.0.1", "::1")]
+    assert names.get_values_for_type(x509.IPAddress) == [ipaddress.ip_address(name) for name in ("10.0.0.1", "::1")]
     assert path.stat().st_mode & 0o777 == 0o600
     assert isinstance(server_context(path, path), ssl.SSLContext)
 

@@ -55,8 +55,8 @@ def test_keys_inline_and_in_files_work_alike(pair, tmp_path):
         certificate=Pem(file=str(tmp_path / "crt")),
         key=Pem(file=str(tmp_path / "key")),
     )
-    for each in (inline, files):
-        context = ssl_context(each)
+    for item in (inline, files):
+        context = ssl_context(item)
         assert context is not None
         assert context.verify_mode is ssl.CERT_REQUIRED
         assert context.cert_store_stats()["x509"] == 1

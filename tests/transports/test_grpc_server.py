@@ -92,12 +92,12 @@ async def test_a_call_reaches_its_handler_and_its_answer_comes_back(served, clie
 
 async def test_a_stream_has_the_responses_of_its_handler(served, client):
     async def containers(_request):
-        for each in "abc":
-            yield pb.StreamContainersResponse(containers=[pb.Container(id=each)])
+        for letter in "abc":
+            yield pb.StreamContainersResponse(containers=[pb.Container(id=letter)])
 
     await served({"StreamContainers": containers})
-    got = [each async for each in client.stream(methods.STREAM_CONTAINERS, pb.StreamContainersRequest())]
-    assert [each.containers[0].id for each in got] == ["a", "b", "c"]
+    got = [item async for item in client.stream(methods.STREAM_CONTAINERS, pb.StreamContainersRequest())]
+    assert [item.containers[0].id for item in got] == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ async def test_an_error_of_the_tree_travels_with_its_code_and_its_words(served, 
         await client.call(methods.CONTAINER_STATUS, pb.ContainerStatusRequest(), timeout=30)
     assert str(caught.value) == str(error)
     with pytest.raises(type(error)) as caught:
-        [each async for each in client.stream(methods.GET_CONTAINER_EVENTS, pb.GetEventsRequest())]
+        [item async for item in client.stream(methods.GET_CONTAINER_EVENTS, pb.GetEventsRequest())]
     assert str(caught.value) == str(error)
 
 
@@ -268,7 +268,7 @@ async def test_only_the_owner_can_reach_the_socket(served, tmp_path):
     assert stat.S_IMODE(served.path.stat().st_mode) == 0o600
     assert stat.S_ISSOCK(served.path.stat().st_mode)
     assert stat.S_IMODE(served.path.parent.stat().st_mode) == 0o700
-    assert [each.name for each in served.path.parent.iterdir()] == ["s.sock"]
+    assert [item.name for item in served.path.parent.iterdir()] == ["s.sock"]
 
 
 async def test_a_path_with_any_characters_works(served, tmp_path):
@@ -291,14 +291,14 @@ async def test_a_living_servers_socket_is_left_alone(served, client):
     with pytest.raises(CannotListen, match="another server listens on it"):
         await served({})
     assert await client.call(methods.VERSION, pb.VersionRequest(), timeout=30) == VERSION
-    assert [each.name for each in served.path.parent.iterdir()] == ["s.sock"]
+    assert [item.name for item in served.path.parent.iterdir()] == ["s.sock"]
 
 
 async def test_of_two_servers_that_start_at_once_one_wins(served, client):
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(served.path))
     outcomes = await asyncio.gather(*(served({"Version": version}) for _ in range(4)), return_exceptions=True)
-    assert len([each for each in outcomes if isinstance(each, CannotListen)]) == 3
+    assert len([outcome for outcome in outcomes if isinstance(outcome, CannotListen)]) == 3
     assert await client.call(methods.VERSION, pb.VersionRequest(), timeout=30) == VERSION
 
 
@@ -381,8 +381,8 @@ async def test_closing_waits_for_calls_and_cuts_those_that_take_too_long(served,
 
     server = await served({"StopContainer": slow})
     calls = [
-        asyncio.create_task(client.call(methods.STOP_CONTAINER, pb.StopContainerRequest(container_id=each), timeout=30))
-        for each in ("quick", "endless")
+        asyncio.create_task(client.call(methods.STOP_CONTAINER, pb.StopContainerRequest(container_id=name), timeout=30))
+        for name in ("quick", "endless")
     ]
     await eventually_async(lambda: len(begun) == 2)
     closing = asyncio.create_task(server.close(2))
@@ -413,7 +413,7 @@ async def test_closing_waits_for_uncancelled_calls(served, client, caplog):
     gate.set()
     await closing
     assert done == ["quick"]
-    assert [each.getMessage() for each in caplog.records] == ["cancelled unfinished work at shutdown"]
+    assert [record.getMessage() for record in caplog.records] == ["cancelled unfinished work at shutdown"]
 
 
 async def test_a_client_connects_once_the_server_listens(served, client):
@@ -451,10 +451,10 @@ def pass_on_late(listener, path, seconds):
         there.connect(str(path))
         ends = {here: there, there: here}
         while True:
-            for each in select.select(list(ends), [], [])[0]:
-                if not (data := each.recv(65536)):
+            for item in select.select(list(ends), [], [])[0]:
+                if not (data := item.recv(65536)):
                     return
-                ends[each].sendall(data)
+                ends[item].sendall(data)
 
 
 async def test_a_client_that_closes_a_stream_ends_the_handler(served, client):
@@ -511,7 +511,7 @@ async def test_a_tap_receives_both_hops_of_each_call_on_both_sides(served):
         async for _ in client.stream(methods.STREAM_CONTAINERS, pb.StreamContainersRequest()):
             pass
     for side in hops.values():
-        assert [(each.caller, each.callee, each.method, each.outcome) for each in side] == [
+        assert [(item.caller, item.callee, item.method, item.outcome) for item in side] == [
             ("kubelet", "runtime", "Version", ""),
             ("runtime", "kubelet", "Version", "OK"),
             ("kubelet", "runtime", "ContainerStatus", ""),
@@ -523,7 +523,7 @@ async def test_a_tap_receives_both_hops_of_each_call_on_both_sides(served):
         assert side[1].detail["response"] == VERSION
         assert side[3].detail["error"] == "no such container"
         assert side[5].detail["responses"] == 2
-        numbers = [each.detail["call"] for each in side]
+        numbers = [item.detail["call"] for item in side]
         assert numbers[0::2] == numbers[1::2]
         assert len(set(numbers)) == 3
 
@@ -539,7 +539,7 @@ async def test_a_tap_that_fails_is_dropped_and_the_calls_go_on(served, client, c
     for _ in range(2):
         assert await client.call(methods.VERSION, pb.VersionRequest(), timeout=30) == VERSION
     assert len(hops) == 1
-    assert [(each.levelno, each.getMessage()) for each in caplog.records] == [
+    assert [(record.levelno, record.getMessage()) for record in caplog.records] == [
         (logging.ERROR, "trace tap failed and was removed")
     ]
 

@@ -84,7 +84,7 @@ async def test_a_token_file_is_read_again_when_it_was_replaced(server, asked, tm
         await http.request("POST", "/", body=b"x")
         token.unlink()
         await http.request("POST", "/", body=b"x")
-    assert [each.headers["authorization"] for each in asked] == ["Bearer one", "Bearer two", "Bearer two"]
+    assert [item.headers["authorization"] for item in asked] == ["Bearer one", "Bearer two", "Bearer two"]
 
 
 async def test_proxies_from_the_environment_are_not_used(server, monkeypatch):
@@ -145,7 +145,7 @@ async def test_many_requests_share_a_few_connections_and_streams_take_none_of_th
     async with counting, connect(Access(server=f"http://127.0.0.1:{port}")) as http:
         streams = [await http.stream("GET", "/stream") for _ in range(MAX_IN_FLIGHT + 1)]
         replies = await asyncio.gather(*(http.request("GET", "/") for _ in range(10 * MAX_IN_FLIGHT)))
-        assert [each.body for each in replies] == [b"ok"] * 10 * MAX_IN_FLIGHT
+        assert [reply.body for reply in replies] == [b"ok"] * 10 * MAX_IN_FLIGHT
         assert len(opened) <= len(streams) + MAX_IN_FLIGHT
-        for each in streams:
-            each.close()
+        for item in streams:
+            item.close()

@@ -151,7 +151,7 @@ async def test_a_certificate_of_a_plugin_is_presented(program, server):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         pytest.param("#!/bin/sh\nexit 3\n", "failed with exit code 3", id="exit code"),
         pytest.param("#!/bin/sh\necho hush\n", "the output is not JSON", id="no JSON"),
@@ -159,9 +159,9 @@ async def test_a_certificate_of_a_plugin_is_presented(program, server):
         pytest.param("#!/nowhere/sh\n", "not found", id="no interpreter"),
     ],
 )
-async def test_a_plugin_that_fails_is_an_error_of_the_request(server, program, text, told):
+async def test_a_plugin_that_fails_is_an_error_of_the_request(server, program, text, reported):
     async with connect(Access(server=server.url, plugin=plugin(program(text)))) as http:
-        with pytest.raises(NoCredentials, match=told) as caught:
+        with pytest.raises(NoCredentials, match=reported) as caught:
             await http.request("GET", "/")
     assert "hush" not in str(caught.value)
     assert server.requests == []

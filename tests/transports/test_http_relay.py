@@ -39,7 +39,7 @@ async def test_an_answer_comes_through_as_it_is_made(relay, served):
     assert (answer.status, answer.content_type) == (200, "text/plain")
     assert await anext(answer.chunks) == b"first\n"
     more.set()
-    assert [each async for each in answer.chunks] == [b"second\n"]
+    assert [chunk async for chunk in answer.chunks] == [b"second\n"]
 
 
 async def test_path_query_method_and_body_arrive(relay, served):
@@ -50,7 +50,7 @@ async def test_path_query_method_and_body_arrive(relay, served):
         return Response(status=201)
 
     answer = await relay.answer("POST", f"{await served(handler)}/a%2Fb/c?x=1&x=%26", b"body")
-    assert [each async for each in answer.chunks] == []
+    assert [chunk async for chunk in answer.chunks] == []
     assert seen == [("POST", "/a%2Fb/c", {"x": ["1", "&"]}, b"body")]
 
 
@@ -72,7 +72,7 @@ async def test_a_truncated_answer_stays_truncated(relay):
         port = server.sockets[0].getsockname()[1]
         answer = await relay.answer("GET", f"http://127.0.0.1:{port}/")
         with pytest.raises(ConnectionError):
-            assert [each async for each in answer.chunks] == [b"hello"]
+            assert [chunk async for chunk in answer.chunks] == [b"hello"]
 
 
 async def test_an_unreachable_backend_has_the_text_of_gos_net_package(relay):

@@ -27,8 +27,8 @@ async def served():
         return server
 
     yield start
-    for each in servers:
-        await each.close(0.2)
+    for item in servers:
+        await item.close(0.2)
 
 
 @pytest.fixture
@@ -193,7 +193,9 @@ SECOND = b"GET /second HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
 def post(*headers: bytes, body: bytes = b"") -> bytes:
-    return b"POST /a HTTP/1.1\r\nHost: x\r\n" + b"".join(each + b"\r\n" for each in headers) + b"\r\n" + body + SECOND
+    return (
+        b"POST /a HTTP/1.1\r\nHost: x\r\n" + b"".join(header + b"\r\n" for header in headers) + b"\r\n" + body + SECOND
+    )
 
 
 CHUNKED = b"Transfer-Encoding: chunked"
@@ -420,9 +422,9 @@ async def test_a_stream_sends_its_headers_at_once_and_each_chunk_as_it_comes(ser
     server = await served(chunks.handler)
     async with asyncio.timeout(20), session.get(url(server, "/")) as response:
         assert response.status == 200
-        for each in (b"one\n", b"two\n"):
-            chunks.queue.put_nowait(each)
-            assert await response.content.readline() == each
+        for item in (b"one\n", b"two\n"):
+            chunks.queue.put_nowait(item)
+            assert await response.content.readline() == item
         chunks.queue.put_nowait(None)
         assert await response.content.read() == b""
     assert chunks.closed.is_set()
@@ -461,7 +463,7 @@ async def test_a_client_that_disconnects_during_a_stream_is_not_an_error(served,
         writer.transport.abort()
         async with asyncio.timeout(20):
             await closed.acquire()
-    assert [each.getMessage() for each in caplog.records if each.levelname == "ERROR"] == []
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 async def test_a_connection_that_closes_before_its_stream_begins_is_not_an_error(served, caplog):
@@ -531,9 +533,9 @@ async def test_closing_the_server_ends_streams_cleanly_and_soon(served, session)
     began = loop.time()
     await server.close(grace=60)
     assert loop.time() - began < 30
-    for each in responses:
-        assert await each.read() == b""
-    assert all(each.closed.is_set() for each in streams)
+    for response in responses:
+        assert await response.read() == b""
+    assert all(stream.closed.is_set() for stream in streams)
 
 
 async def test_closing_the_server_lets_a_long_body_finish(served, session):

@@ -88,7 +88,7 @@ async def test_the_connection_is_closed_when_the_conversation_ends_or_fails(serv
         assert await far.read(100) == b"last words"
         assert await far.read(100) == b""
         await far.close()
-    assert [each.message for each in caplog.records if each.levelname == "ERROR"] == [
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == [
         "tunnel handler failed unexpectedly"
     ]
 

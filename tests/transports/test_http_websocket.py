@@ -30,8 +30,8 @@ async def served():
         return server
 
     yield start
-    for each in servers:
-        await each.close(0.5)
+    for item in servers:
+        await item.close(0.5)
 
 
 @pytest.fixture
@@ -60,9 +60,9 @@ async def test_messages_go_both_ways_until_the_client_closes(served, session):
     server = await served(run)
     async with session.ws_connect(url(server), protocols=["v6.channel.k8s.io", V5, V4]) as client:
         assert client.protocol == V5
-        for each in (b"", b"\x00ls\n", b"x" * 500_000):
-            await client.send_bytes(each)
-            assert await client.receive_bytes() == each
+        for item in (b"", b"\x00ls\n", b"x" * 500_000):
+            await client.send_bytes(item)
+            assert await client.receive_bytes() == item
         await client.send_str("grüße")
         assert await client.receive_bytes() == "text:grüße".encode()
     async with asyncio.timeout(30):
@@ -130,10 +130,10 @@ async def test_a_client_without_a_subprotocol_in_common_is_refused_before_the_up
     assert caught.value.status == 400
     headers = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Protocol": "v1.channel.k8s.io"}
     async with session.get(url(server), headers=headers) as response:
-        told = await response.json()
-    assert told["kind"] == "Status"
+        result = await response.json()
+    assert result["kind"] == "Status"
     assert (
-        told["message"]
+        result["message"]
         == "no subprotocol of v1.channel.k8s.io is served here, but v5.channel.k8s.io, v4.channel.k8s.io"
     )
 

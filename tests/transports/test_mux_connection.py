@@ -134,7 +134,7 @@ async def test_both_sides_call_and_answer_at_the_same_time():
     ):
         await other.call(methods.REGISTER_PLUGIN, pb.RegisterPluginRequest(plugin_name="a"), within=WAIT)
         asked = [one.call(methods.CONFIGURE, pb.ConfigureRequest(config=f"{n}"), within=WAIT) for n in range(50)]
-        assert [each.events for each in await asyncio.gather(*asked)] == [1] * 50
+        assert [item.events for item in await asyncio.gather(*asked)] == [1] * 50
 
 
 async def test_responses_match_their_calls_in_any_order():
@@ -534,7 +534,7 @@ async def test_so_many_requests_are_handled_at_once_and_more_are_refused():
         asked = [peer.ask(RUN, POD) for _ in range(MuxLimits().handling + 1)]
         assert (await peer.reply())[:2] == (asked[-1], ResourceExhausted.code)
         gate.set()
-        assert sorted([(await peer.reply())[:2] for _ in asked[:-1]]) == [(each, 0) for each in asked[:-1]]
+        assert sorted([(await peer.reply())[:2] for _ in asked[:-1]]) == [(item, 0) for item in asked[:-1]]
         peer.ask(RUN, POD)
         assert (await peer.reply())[1] == 0
 

@@ -51,7 +51,7 @@ class Server:
         finally:
             server.close()
             await server.wait_closed()
-            await asyncio.gather(*(each for each in talks if each is not None))
+            await asyncio.gather(*(talk for talk in talks if talk is not None))
 
 
 @pytest.fixture
@@ -164,7 +164,7 @@ async def test_no_header_smuggles_another(server, header):
         with contextlib.suppress(OSError):
             await SOCKETS.http(f"http://127.0.0.1:{port}/", [header])
         await SOCKETS.http(f"http://127.0.0.1:{port}/", [])  # so that the server has met the earlier clients, too
-    assert not any(b"\r\nY" in each for each in server.heard)
+    assert not any(b"\r\nY" in item for item in server.heard)
 
 
 async def test_a_port_that_listens_can_be_connected_to(server):

@@ -41,8 +41,8 @@ class Peer:
             received = await self.reader.read(1000)
             assert received, "the client has left"
             found = list(self._frames.feed(received))
-            self.opened += [each.headers for each in found if isinstance(each, spdy.Opened)]
-            self._events += [each for each in found if not isinstance(each, spdy.Opened)]
+            self.opened += [item.headers for item in found if isinstance(item, spdy.Opened)]
+            self._events += [item for item in found if not isinstance(item, spdy.Opened)]
         return self._events.pop(0)
 
 
@@ -70,7 +70,7 @@ async def test_messages_go_both_ways_and_an_input_has_an_end(peer):
     await far.send(half_close(Channel.STDIN))
     assert await peer.event() == spdy.Data(3, b"typed", end=False)
     assert await peer.event() == spdy.Data(3, b"", end=True)
-    assert peer.opened == [{"streamtype": each.name.lower()} for each in CHANNELS]
+    assert peer.opened == [{"streamtype": channel.name.lower()} for channel in CHANNELS]
     peer.writer.write(b"".join([*spdy.data(5, b"said"), PING, *spdy.data(99, b"unknown"), *spdy.data(1, b"{}")]))
     assert await far.receive() == bytes((Channel.STDOUT,)) + b"said"
     assert await peer.event() == spdy.Ping(PING)

@@ -103,7 +103,7 @@ async def test_only_so_many_streams_are_open_at_once(wire):
     frames = Frames(wire, SpdyLimits(streams=2))
     wire.say(*opened(wire, "a", "b", "c"), spdy.reset(1, spdy.Why.CANCEL), wire.client.open(7, {}))
     found = [await frames.next() for _ in range(4)]
-    assert [each.stream for each in found] == [1, 3, 1, 7]
+    assert [item.stream for item in found] == [1, 3, 1, 7]
     assert wire.heard() == [spdy.Reset(5)]
 
 
@@ -122,7 +122,7 @@ async def test_a_conversation_has_a_stream_for_each_channel(wire):
     await socket.send(bytes((Channel.ERROR,)) + status)
     wire.hang_up()
     await socket.close()
-    data = [each for each in wire.heard() if isinstance(each, spdy.Data)]
+    data = [item for item in wire.heard() if isinstance(item, spdy.Data)]
     assert data == [
         spdy.Data(5, b"said", end=False),
         spdy.Data(1, status, end=False),
@@ -143,7 +143,7 @@ async def test_older_versions_receive_the_outcome_as_text(wire, ended, text):
     wire.say(*opened(wire, "error"))
     assert await socket.open([Channel.ERROR])
     await socket.send(bytes((Channel.ERROR,)) + outcome.encode(ended))
-    pieces = [each.data for each in wire.heard() if isinstance(each, spdy.Data)]
+    pieces = [item.data for item in wire.heard() if isinstance(item, spdy.Data)]
     assert b"".join(pieces) == text
 
 
@@ -164,5 +164,5 @@ async def test_streams_of_no_channel_or_of_one_that_is_there_are_refused(wire):
     socket = SpdySocket(Frames(wire), V4)
     wire.say(*opened(wire, "stdin", "stdin", "coffee", "error"), spdy.reset(1, spdy.Why.CANCEL))
     assert await socket.open([Channel.STDIN, Channel.ERROR])
-    assert [each.stream for each in wire.heard() if isinstance(each, spdy.Reset)] == [3, 5]
+    assert [item.stream for item in wire.heard() if isinstance(item, spdy.Reset)] == [3, 5]
     assert await socket.receive() == half_close(Channel.STDIN), "a stream that is given up has ended"

@@ -25,7 +25,7 @@ def tapped(hops):
 
 
 def arrows(hops):
-    return [(each.caller, each.callee, each.method, each.outcome) for each in hops]
+    return [(hop.caller, hop.callee, hop.method, hop.outcome) for hop in hops]
 
 
 def test_a_call_without_a_tap_makes_nothing():
@@ -48,7 +48,7 @@ def test_a_tap_receives_request_and_response(tapped, hops):
         "meanwhile",
         "answered",
     ]
-    assert len({each.detail["call"] for each in hops}) == 1
+    assert len({hop.detail["call"] for hop in hops}) == 1
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_a_tap_that_fails_is_dropped_and_logged_once(caplog):
     for _ in range(2):
         with tapped.call("m", None):
             pass
-    assert [each.levelno for each in caplog.records] == [logging.ERROR]
+    assert [record.levelno for record in caplog.records] == [logging.ERROR]
 
 
 def test_a_tap_receives_a_programs_input_and_output(tapped, hops):
@@ -134,10 +134,10 @@ async def test_a_tap_receives_a_stream_chunk_by_chunk(hops):
         return Stream(chunks=chunks())
 
     answer = await tapped_handler(handler, hops.append, "server")(request())
-    assert [each.outcome for each in hops] == [""]
-    assert [each async for each in answer.chunks] == [b"one", b"two"]
+    assert [hop.outcome for hop in hops] == [""]
+    assert [chunk async for chunk in answer.chunks] == [b"one", b"two"]
     await answer.chunks.aclose()
-    assert [each.outcome for each in hops] == ["", EVENT, EVENT, "200"]
+    assert [hop.outcome for hop in hops] == ["", EVENT, EVENT, "200"]
 
 
 async def test_a_stream_that_is_closed_before_its_first_chunk_ends_too(hops):
@@ -159,7 +159,7 @@ async def test_a_stream_that_is_closed_before_its_first_chunk_ends_too(hops):
     answer = await tapped_handler(handler, hops.append, "server")(request())
     await answer.chunks.aclose()
     assert closed == [True]
-    assert [each.outcome for each in hops] == ["", "200"]
+    assert [hop.outcome for hop in hops] == ["", "200"]
 
 
 async def test_a_tap_receives_an_upgrade(hops):
@@ -167,7 +167,7 @@ async def test_a_tap_receives_an_upgrade(hops):
         return Upgrade(protocols=("v5",), run=None)
 
     await tapped_handler(handler, hops.append, "server")(request())
-    assert [each.outcome for each in hops] == ["", "101"]
+    assert [hop.outcome for hop in hops] == ["", "101"]
 
 
 class Incoming:
@@ -218,6 +218,6 @@ async def test_a_tapped_client_reports_a_stream_line_by_line(end, hops):
     except Interrupted:
         assert end
     incoming.close()
-    assert [each.detail["event"] for each in hops if each.outcome == EVENT] == [b"one\ntwo", b"three"]
-    assert [each.outcome for each in hops][-1] == ("Interrupted" if end else "200")
+    assert [hop.detail["event"] for hop in hops if hop.outcome == EVENT] == [b"one\ntwo", b"three"]
+    assert [hop.outcome for hop in hops][-1] == ("Interrupted" if end else "200")
     assert len(hops) == 4

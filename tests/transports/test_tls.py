@@ -47,7 +47,7 @@ class Authority:
 
     def issue(self, name: str, *groups: str) -> dict[str, object]:
         key = ec.generate_private_key(ec.SECP256R1())
-        names = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, each) for each in groups]
+        names = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
         subject = x509.Name([*names, x509.NameAttribute(NameOID.COMMON_NAME, name)])
         address = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
         certificate = self._build(subject, key).add_extension(address, critical=False)

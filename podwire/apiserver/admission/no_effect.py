@@ -48,6 +48,8 @@ KINDS: Mapping[GroupResource, str] = {
     ("policy", "poddisruptionbudgets"): "its status is not updated, and evictions of its pods are refused",
     ("networking.k8s.io", "ingresses"): "no traffic is routed",
     ("networking.k8s.io", "networkpolicies"): "no traffic is filtered",
+    ("policy.networking.k8s.io", "adminnetworkpolicies"): "no traffic is filtered",
+    ("policy.networking.k8s.io", "baselineadminnetworkpolicies"): "no traffic is filtered",
     ("", "persistentvolumeclaims"): "no volume is provisioned or bound",
     ("", "persistentvolumes"): "no claim is bound to it",
     ("certificates.k8s.io", "certificatesigningrequests"): "no certificate is issued",
@@ -60,7 +62,8 @@ NO_BALANCER = (
     "(podwire up --load-balancer-pool sets a pool)"
 )
 
-NOT_STOCK = frozenset({("networking.k8s.io", "ingresses"), ("networking.k8s.io", "networkpolicies")})
+POLICIES = frozenset(kind for kind, effect in KINDS.items() if effect == "no traffic is filtered")
+NOT_STOCK = frozenset({("networking.k8s.io", "ingresses"), *POLICIES})
 """Kinds on which a stock kube-controller-manager does not act."""
 
 POD_FIELDS = frozenset({"hostnameOverride", "resources", "schedulingGroup"})
@@ -128,7 +131,7 @@ class NoEffectWarnings(AdmissionPlugin):
     async def _acting(self, kind: GroupResource, obj: Object) -> bool:
         """Returns whether something that is not ours acts on the object."""
         spec = obj.get("spec") or {}
-        if kind == ("networking.k8s.io", "networkpolicies"):
+        if kind in POLICIES:
             return any(resource.group == NETWORK_PLUGIN_GROUP for resource in self.registry.resources)
         if kind == ("networking.k8s.io", "ingresses"):
             return await self.informers.ingress_classes.get(spec.get("ingressClassName") or "") is not None

@@ -92,7 +92,9 @@ PLUGINS: Mapping[str, Row] = {
     "LimitRanger": Row(lambda given: LimitRanger(given.informers.limit_ranges)),
     "ServiceAccount": Row(lambda given: ServiceAccounts(given.store, given.limits.default_account_wait)),
     "NodeRestriction": Row(lambda given: NodeRestriction(given.store)),
-    "TaintNodesByCondition": Row(lambda _given: TaintNodesByCondition(), default=False),
+    "TaintNodesByCondition": Row(
+        lambda given: TaintNodesByCondition(every_node="TaintNodesByCondition" in given.settings.enable)
+    ),
     "AlwaysPullImages": Row(lambda _given: AlwaysPullImages(), default=False),
     "ImagePolicyWebhook": _OFF,
     "PodSecurity": Row(lambda given: PodSecurity(given.store, given.namespaces, given.settings.pod_security)),
@@ -125,9 +127,8 @@ PLUGINS: Mapping[str, Row] = {
     ),
     "AlwaysDeny": _OFF,
 }
-"""In the order in which they run. The defaults are upstream's but for two. NodeRestriction is on, as every installer of
-Kubernetes switches it on. TaintNodesByCondition is off: our kubelets register with
-the taint, and a node that somebody else creates (a simulated one) is usable without a controller that removes it."""
+"""In the order in which they run. The defaults are upstream's but for NodeRestriction, which is on as every installer
+of Kubernetes switches it on; and TaintNodesByCondition does less unless it is enabled by name."""
 
 
 def switched_on(enable: Iterable[str], disable: Iterable[str]) -> list[str]:

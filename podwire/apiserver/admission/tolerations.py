@@ -1,6 +1,7 @@
 """DefaultTolerationSeconds, ExtendedResourceToleration, TaintNodesByCondition."""
 
 from podwire.apiserver.admission.chain import WRITES, AdmissionPlugin, Operation
+from podwire.apiserver.identity.users import node_name
 from podwire.kinds.podspec.resource_rules import is_extended
 from podwire.kinds.stored import Object
 
@@ -70,8 +71,13 @@ NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
 class TaintNodesByCondition(AdmissionPlugin):
     """Adds a taint to a new node, so that no pod is placed on it before its conditions say that it is ready.
 
-    The node lifecycle controller removes the taint then.
+    The node lifecycle controller removes the taint then. Upstream taints every new node. By default, podwire taints
+    those that a kubelet registers before it is ready: one that is ready would lose the taint at once, and one that
+    somebody creates by hand (a simulated one) is usable without a controller.
     """
+
+    def __init__(self, *, every_node: bool) -> None:
+        self._every_node = every_node
 
     verbs = frozenset({"CREATE"})
     resources = frozenset({("", "nodes")})
@@ -79,8 +85,15 @@ class TaintNodesByCondition(AdmissionPlugin):
     async def admit(self, operation: Operation) -> None:
         if operation.subresource:
             return
+        if not self._every_node and (node_name(operation.user) is None or _is_ready(operation.obj)):
+            return
         spec = operation.obj.setdefault("spec", {})
         taints = spec.get("taints") or []
         if not any(taint.get("key") == NOT_READY["key"] and taint.get("effect") == NOT_READY["effect"]
                    for taint in taints):  # fmt: skip
             spec["taints"] = [*taints, dict(NOT_READY)]
+
+
+def _is_ready(node: Object) -> bool:
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    return any(condition.get("type") == "Ready" and condition.get("status") == "True" for condition in conditions)

@@ -1,6 +1,6 @@
 """Builds the default roles and bindings as objects from their tables, and reconciles stored ones with them. Pure."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import msgspec
@@ -9,7 +9,6 @@ from podwire.apiserver.identity import default_roles
 from podwire.apiserver.identity.controller_roles import CONTROLLER_ROLES
 from podwire.apiserver.identity.rules import Rule, uncovered
 from podwire.kinds.stored import Object
-from podwire.objects.selectors import from_object
 
 GROUP = "rbac.authorization.k8s.io"
 RESOURCES = ("clusterroles", "roles", "clusterrolebindings", "rolebindings")
@@ -182,42 +181,3 @@ def _add_rules(role: Object, default: Object) -> None:
     selectors = (role.get("aggregationRule") or {}).get("clusterRoleSelectors") or []
     if lacking := [selector for selector in wanted["clusterRoleSelectors"] if selector not in selectors]:
         role["aggregationRule"] = {"clusterRoleSelectors": [*selectors, *lacking]}
-
-
-def aggregated(role: Object, roles: Iterable[Object]) -> list[Object] | None:
-    """Returns the rules of an aggregated role: those of all roles that its selectors pick, each rule once.
-
-    None for a role without an aggregation rule. The order is upstream's: by selector, then by name of the role.
-    """
-    aggregation = role.get("aggregationRule")
-    if aggregation is None:
-        return None
-    others = sorted(roles, key=lambda other: str(other["metadata"]["name"]))
-    rules: list[Object] = []
-    for selector in map(from_object, aggregation.get("clusterRoleSelectors") or ()):
-        for other in others:
-            labels: Mapping[str, str] = other["metadata"].get("labels") or {}
-            if other["metadata"]["name"] == role["metadata"]["name"] or not selector.matches(labels):
-                continue
-            rules.extend(rule for rule in other.get("rules") or () if rule not in rules)
-    return rules
-
-
-MOST_PASSES = 8
-"""Aggregated roles may consist of aggregated roles; each pass settles one level."""
-
-
-def outdated(roles: Mapping[str, Object]) -> dict[str, list[Object]]:
-    """Returns the rules that aggregated roles should have and do not have, by the keys of the roles."""
-    settled, changed = dict(roles), dict[str, list[Object]]()
-    for _ in range(MOST_PASSES):
-        found = {
-            key: rules
-            for key, role in settled.items()
-            if (rules := aggregated(role, settled.values())) is not None and rules != (role.get("rules") or [])
-        }
-        if not found:
-            break
-        changed |= found
-        settled |= {key: {**settled[key], "rules": rules} for key, rules in found.items()}
-    return {key: rules for key, rules in changed.items() if rules != (roles[key].get("rules") or [])}

@@ -250,6 +250,7 @@ kube-system/system:podwire:dns: user:system:podwire:dns
 COMPONENT_ROLES = """
 system:podwire:controllers
   read *: *
+  escalate rbac.authorization.k8s.io: clusterroles
   delete,deletecollection,patch *: *
   create core: configmaps serviceaccounts pods persistentvolumeclaims
   update core: pods persistentvolumeclaims replicationcontrollers replicationcontrollers/status
@@ -299,8 +300,9 @@ system:podwire:network-driver
   get core: nodes pods
   create,patch core,events.k8s.io: events
 system:podwire:nri-network
-  read core: namespaces pods
+  read core: namespaces nodes pods
   read networking.k8s.io: networkpolicies
+  read policy.networking.k8s.io: adminnetworkpolicies baselineadminnetworkpolicies
   read discovery.k8s.io: endpointslices
   read apiextensions.k8s.io: customresourcedefinitions
   read net.podwire.dev: podmeshes podroutes

@@ -1,4 +1,4 @@
-"""Fills in aggregated ClusterRoles: their rules are those of all ClusterRoles that their selectors pick."""
+"""Fills in aggregated ClusterRoles when a server starts; `clusterrole-aggregation-controller` follows later changes."""
 
 import logging
 from dataclasses import dataclass, field
@@ -7,18 +7,18 @@ from typing import Any
 
 import msgspec
 
-from podwire.apiserver.identity.default_policy import GROUP, outdated
+from podwire.apiserver.identity.default_policy import GROUP
 from podwire.apiserver.identity.rbac import CLUSTER_ROLES
 from podwire.apiserver.identity.users import SYSTEM
 from podwire.apiserver.ports import Store
-from podwire.apiserver.read.informer import follow
 from podwire.apiserver.registry import Registry
 from podwire.apiserver.request import offload
 from podwire.apiserver.write.field_managers import FieldManager
 from podwire.apiserver.write.updates import Updater, Write
 from podwire.kinds.stored import Object
+from podwire.objects.role_aggregation import outdated
 from podwire.protocols.k8sapi.status import ApiError
-from podwire.protocols.storage import Change, Item
+from podwire.protocols.storage import Item
 
 _log = logging.getLogger("podwire.apiserver.identity.role_aggregation")
 
@@ -53,7 +53,7 @@ def _read_role(item: Item) -> Object | None:
 
 @dataclass(frozen=True, slots=True)
 class RoleAggregation:
-    """Follows all ClusterRoles and updates the aggregated ones."""
+    """Updates the aggregated ClusterRoles."""
 
     store: Store
     registry: Registry
@@ -64,18 +64,10 @@ class RoleAggregation:
         """Updates all aggregated roles once."""
         await self._on_list(list((await self.store.list(CLUSTER_ROLES)).items))
 
-    async def run(self) -> None:
-        """Works until cancelled."""
-        await follow(self.store, CLUSTER_ROLES, self._on_list, self._on_change)
-
     async def _on_list(self, items: list[Item]) -> None:
         roles = {item.key: await offload.for_size(len(item.value), partial(_read_role, item)) for item in items}
         self._roles.clear()
         self._roles.update({key: role for key, role in roles.items() if role is not None})
-        await self._update()
-
-    async def _on_change(self, change: Change) -> None:
-        await self._take(change.key, change.item)
         await self._update()
 
     async def _take(self, key: str, item: Item | None) -> None:

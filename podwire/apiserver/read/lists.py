@@ -67,8 +67,15 @@ async def get(store: Store, call: Call, limits: Limits) -> Item:
 
 async def list_(store: Store, call: Call, limits: Limits) -> Listing:
     """Returns a page of the selected objects."""
+    selection = select.of(call.request, call.resource)
+    listing = await _list(store, call, limits, selection)
+    if selection.shard is None:
+        return listing
+    return replace(listing, meta=replace(listing.meta, shard=str(selection.shard)))
+
+
+async def _list(store: Store, call: Call, limits: Limits, selection: Selection) -> Listing:
     request, resource = call.request, call.resource
-    selection = select.of(request, resource)
     paging = _paging(request, resource.scope(call.namespace))
     if paging.at is None:
         await wait_for_revision(store, revision_option(request) or 0, limits)
@@ -151,9 +158,9 @@ async def _select(store: Store, call: Call, selection: Selection) -> Page | None
     """Returns the selected objects by the store's indexes; None when it has none."""
     scope = call.resource.scope(call.namespace)
     page = await store.select(call.resource.prefix, selection.fields, scope=scope)
-    if page is None or selection.labels is None:
+    if page is None or (selection.labels is None and selection.shard is None):
         return page
-    items = [item async for item in in_slices(page.items) if selection.picks_labels(item)]
+    items = [item async for item in in_slices(page.items) if selection.picks_beside_fields(item)]
     return replace(page, items=tuple(items))
 
 

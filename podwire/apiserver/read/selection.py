@@ -1,14 +1,16 @@
-"""Label and field selectors of list, watch and deletecollection, as one predicate over stored bytes."""
+"""Label, field and shard selectors of list, watch and deletecollection, as one predicate over stored bytes."""
 
 from dataclasses import dataclass
 
+from podwire.apiserver.read import shards
 from podwire.apiserver.read.fields import field_of
+from podwire.apiserver.read.shards import Shard
 from podwire.kinds import stored
 from podwire.kinds.resource import Resource
 from podwire.kinds.strategy import EVERY_KIND
 from podwire.objects.selectors import FieldSelector, LabelSelector, parse_fields, parse_labels
 from podwire.protocols.k8sapi.server_side import Request
-from podwire.protocols.k8sapi.status import bad_request
+from podwire.protocols.k8sapi.status import ApiError, bad_request
 from podwire.protocols.storage import Change, Condition, Item, has_texts, text_of
 
 SELECTOR_LIMIT = 64 * 1024
@@ -16,7 +18,7 @@ SELECTOR_LIMIT = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Selects objects by labels and by fields, both read from stored bytes."""
+    """Selects objects by labels, by fields and by shard, all read from stored bytes."""
 
     labels: LabelSelector | None = None
     fields: tuple[Condition, ...] = ()
@@ -24,10 +26,11 @@ class Selection:
     """The one requested name, so that nothing else need be read."""
     namespace: str = ""
     """The one requested namespace, of a list or watch of all."""
+    shard: Shard | None = None
 
     @property
     def everything(self) -> bool:
-        return self.labels is None and not self.fields
+        return self.labels is None and not self.fields and self.shard is None
 
     @property
     def trigger(self) -> Condition | None:
@@ -36,10 +39,13 @@ class Selection:
 
     def picks(self, item: Item) -> bool:
         """Returns whether a stored object is selected."""
-        return self.picks_labels(item) and has_texts(item, self.fields)
+        return self.picks_beside_fields(item) and has_texts(item, self.fields)
 
-    def picks_labels(self, item: Item) -> bool:
-        return self.labels is None or self.labels.matches(stored.labels(item.value))
+    def picks_beside_fields(self, item: Item) -> bool:
+        """Returns whether an object is selected that meets the conditions on fields."""
+        if self.labels is not None and not self.labels.matches(stored.labels(item.value)):
+            return False
+        return self.shard is None or self.shard.accepts(self.shard.field.read(item))
 
     def picks_of(self, change: Change, item: Item) -> bool:
         """`picks` of an item of a change; what is read of it serves all watches."""
@@ -47,15 +53,18 @@ class Selection:
             change.derived((item.revision, "labels"), lambda: stored.labels(item.value))
         ):
             return False
+        if self.shard is not None and not self.shard.accepts(text_of(change, item, self.shard.field)):
+            return False
         return all(condition.accepts(text_of(change, item, condition.field)) for condition in self.fields)
 
 
 def of(request: Request, resource: Resource) -> Selection:
-    """Returns the selection of labelSelector and fieldSelector; 400 for invalid ones."""
+    """Returns the selection of labelSelector, fieldSelector and shardSelector; 400 for invalid ones."""
     label_text, field_text = request.option("labelSelector"), request.option("fieldSelector")
-    if not label_text and not field_text:
+    shard_text = request.option("shardSelector")
+    if not label_text and not field_text and not shard_text:
         return Selection()
-    if len(label_text) > SELECTOR_LIMIT or len(field_text) > SELECTOR_LIMIT:
+    if max(map(len, (label_text, field_text, shard_text))) > SELECTOR_LIMIT:
         raise bad_request(f"selector is longer than {SELECTOR_LIMIT} characters")
     selector = _parsed(field_text)
     return Selection(
@@ -63,6 +72,7 @@ def of(request: Request, resource: Resource) -> Selection:
         _conditions(selector, resource),
         selector.exact("metadata.name") or "",
         (selector.exact("metadata.namespace") or "") if resource.kind.namespaced else "",
+        shards.parse(shard_text, resource) if shard_text else None,
     )
 
 
@@ -70,7 +80,7 @@ def _labels(text: str) -> LabelSelector:
     try:
         return parse_labels(text)
     except ValueError as error:
-        raise bad_request(f"unable to parse requirement: {error}") from error
+        raise bad_request(str(error)) from error
 
 
 def _parsed(text: str) -> FieldSelector:
@@ -84,11 +94,19 @@ def _conditions(selector: FieldSelector, resource: Resource) -> tuple[Condition,
     selectable = {field.name: field for field in (*EVERY_KIND, *resource.selectable)}
     for requirement in selector.requirements:
         if requirement.field not in selectable:
-            raise bad_request(f"field label not supported: {requirement.field}")
+            raise _not_selectable(requirement.field, resource)
     return tuple(
         Condition(field_of(resource, selectable[requirement.field]), requirement.value, requirement.equal)
         for requirement in selector.requirements
     )
+
+
+def _not_selectable(field: str, resource: Resource) -> ApiError:
+    """Returns the error of a field that is not selectable; kinds without fields of their own have other words."""
+    if resource.selectable or resource.custom:
+        return bad_request(f"field label not supported: {field}")
+    known = '"metadata.name", "metadata.namespace"'
+    return bad_request(f'"{field}" is not a known field selector: only {known}')
 
 
 def exact_fields(text: str) -> tuple[tuple[str, str], ...]:

@@ -24,6 +24,7 @@ from podwire.apiserver.read import selection as select
 from podwire.apiserver.read.lists import key_of_name, present, wait_for_revision
 from podwire.apiserver.read.selection import Selection
 from podwire.apiserver.request.call import Call, boolean_option, integer_option, revision_option
+from podwire.apiserver.request.encodings import WATCH_MEDIA, encode_frame
 from podwire.apiserver.request.negotiation import Form, Shown
 from podwire.apiserver.request.response import Renderer
 from podwire.interfaces import Clock
@@ -102,7 +103,8 @@ async def watch(store: Store, call: Call, clock: Clock, limits: Limits) -> Strea
     if options.initial and (revision := revision_option(call.request)):
         await wait_for_revision(store, revision, limits)
     frames = _Frames(call.resource, call.form, call.request, clock)
-    return Stream(chunks=_with_error_frame(_chunks(store, call, options, frames, clock, limits), frames))
+    chunks = _with_error_frame(_chunks(store, call, options, frames, clock, limits), frames)
+    return Stream(chunks=chunks, content_type=WATCH_MEDIA[call.form.encoding])
 
 
 async def _with_error_frame(chunks: AsyncGenerator[bytes, None], frames: "_Frames") -> AsyncIterator[bytes]:
@@ -221,11 +223,11 @@ class _Frames:
         self._notes: dict[str, str] = {}
         """Names under which watches with the same form share the frames of a change; a table's rows tell the time."""
         if form.shown is not Shown.TABLE:
-            shared = f"{resource.served_head.decode()} {form.shown.value} {form.version}"
+            shared = f"{resource.served_head.decode()} {form.shown.value} {form.version} {form.encoding.value}"
             self._notes = {kind: f"{kind} {shared}" for kind in ("ADDED", "MODIFIED", "DELETED")}
 
     def event(self, kind: str, item: Item) -> bytes:
-        return b'{"type":"%b","object":%b}\n' % (kind.encode(), self._render(item))
+        return self._encoded(b'{"type":"%b","object":%b}\n' % (kind.encode(), self._render(item)))
 
     def change(self, change: Change, selection: Selection) -> bytes:
         """Returns the frame of a change; empty when the watcher does not select it."""
@@ -252,10 +254,13 @@ class _Frames:
             row = {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": metadata}
             obj = {**obj, "metadata": {"resourceVersion": str(revision)}, "columnDefinitions": None}
             obj["rows"] = [{"cells": [""] * len(self._resource.columns()), "object": row}]
-        return b'{"type":"BOOKMARK","object":%b}\n' % stored.encode(obj)
+        return self._encoded(b'{"type":"BOOKMARK","object":%b}\n' % stored.encode(obj))
 
     def error(self, error: ApiError) -> bytes:
-        return b'{"type":"ERROR","object":%b}\n' % stored.encode(error.status())
+        return self._encoded(b'{"type":"ERROR","object":%b}\n' % stored.encode(error.status()))
+
+    def _encoded(self, line: bytes) -> bytes:
+        return encode_frame(line, self._form.encoding)
 
     def _table(self, request: Request, clock: Clock) -> Callable[[Item], bytes]:
         def render(item: Item) -> bytes:

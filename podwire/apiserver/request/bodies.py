@@ -8,7 +8,7 @@ from podwire.apiserver.request import offload
 from podwire.kinds.resource import Resource
 from podwire.kinds.shape import Report, Shape, TypeMismatch
 from podwire.kinds.stored import Object
-from podwire.protocols.k8sapi import codec, protobuf, yamls
+from podwire.protocols.k8sapi import cbor, codec, protobuf, yamls
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.server_side import BodyTooLarge, Request
 from podwire.protocols.k8sapi.status import ApiError, Reason, bad_request
@@ -25,7 +25,7 @@ class Body(msgspec.Struct):
 
     value: Any
     duplicates: list[str] = []
-    """What is wrong with keys that are given more than once."""
+    """The error of keys that are given more than once."""
     warnings: list[str] = []
 
 
@@ -56,7 +56,7 @@ def media_type(request: Request) -> str:
 def decode(data: bytes, media: str, *, custom: bool = False) -> Body:
     """Decodes a body to its JSON value."""
     if not data:
-        raise bad_request("the request body is empty")
+        raise bad_request("couldn't get version/kind; json parse error: unexpected end of JSON input (<empty>)")
     try:
         if media in (JSON, "*/*"):
             decoded = codec.decode_json(data)
@@ -64,6 +64,8 @@ def decode(data: bytes, media: str, *, custom: bool = False) -> Body:
             decoded = yamls.decode_yaml(data)
         elif media == PROTOBUF and not custom:
             return Body(protobuf.decode(data))
+        elif media == cbor.MEDIA:
+            return Body(cbor.decode(data))
         else:
             raise unknown_format(custom=custom)
     except codec.BadBody as error:

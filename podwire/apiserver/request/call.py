@@ -118,5 +118,7 @@ def revision_option(request: Request) -> int | None:
 
 
 def _bad_revision(text: str) -> ApiError:
-    error = FieldError(Problem.INVALID, "resourceVersion", text, "must be a decimal integer")
+    error = FieldError(
+        Problem.INVALID, "resourceVersion", text, f'strconv.ParseUint: parsing "{text[:40]}": invalid syntax'
+    )
     return bad_request(f"invalid resource version: {error}")

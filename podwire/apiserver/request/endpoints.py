@@ -1,9 +1,11 @@
-"""Endpoints that are not resources: discovery, OpenAPI, version, health, metrics, token issuer."""
+"""Endpoints that are not resources: discovery, OpenAPI, version, health, metrics, token issuer, backup."""
 
 import platform
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from podwire.apiserver.backup import PATH as BACKUP
+from podwire.apiserver.backup import Backup
 from podwire.apiserver.registry import Registry
 from podwire.apiserver.request import offload
 from podwire.kinds import stored
@@ -11,8 +13,7 @@ from podwire.kinds.schema import Discovery, OpenApi
 from podwire.kinds.schema.discovery import storage_version_hash
 from podwire.kinds.schema.documents import Document
 from podwire.protocols.k8sapi.kinds import Kind
-from podwire.protocols.k8sapi.server_side import Request, Response
-from podwire.protocols.k8sapi.status import ApiError, Reason
+from podwire.protocols.k8sapi.server_side import Request, Response, Stream
 from podwire.protocols.prometheus import CONTENT_TYPE, Metrics
 
 VERSION = {
@@ -51,6 +52,7 @@ class Endpoints:
         live_checks: Mapping[str, Check],
         documents: Mapping[str, bytes],
         metrics: Metrics | None = None,
+        backup: Backup | None = None,
     ) -> None:
         self._registry = registry
         self._openapi = openapi
@@ -59,10 +61,11 @@ class Endpoints:
         """By path. A server that is not ready, and that a restart would not make ready, is alive."""
         self._documents = documents
         self._metrics = metrics or Metrics()
+        self._backup = backup
         self._discovery = Discovery([])
         self._version = -1
 
-    async def answer(self, request: Request) -> Response:
+    async def answer(self, request: Request) -> Response | Stream:
         """Returns the answer to a GET; 404 in plain text for unknown paths, as upstream does."""
         path = request.path.rstrip("/") or "/"
         if path == "/version":
@@ -71,12 +74,14 @@ class Endpoints:
             return self._health(request, path)
         if path == METRICS:
             return Response(status=200, body=self._metrics.text().encode(), content_type=CONTENT_TYPE)
+        if path == BACKUP and self._backup is not None:
+            return self._backup.answer()
         if path in self._documents:
             return Response(status=200, body=self._documents[path])
         if path == "/":
             return _json({"paths": self._paths()})
         found = await self._openapi_document(request, path) or await self._discovered(request, path)
-        return found or _not_found(request)
+        return found or page_not_found()
 
     async def _discovered(self, request: Request, path: str) -> Response | None:
         if self._version != self._registry.version:
@@ -127,7 +132,7 @@ class Endpoints:
         checks = self._checks[f"/{root}"]
         wanted = {name: checks[name]} if name in checks else {} if name else checks
         if name and not wanted:
-            return _not_found(request)
+            return page_not_found()
         excluded = set(request.query.get("exclude", []))
         lines, failed = [], False
         for check_name, check in wanted.items():
@@ -173,10 +178,3 @@ def _text(text: str, *, status: int = 200) -> Response:
 def page_not_found() -> Response:
     """Returns upstream's answer for groups and versions that are not served."""
     return _text("404 page not found\n", status=404)
-
-
-def _not_found(request: Request) -> Response:
-    if request.path.startswith("/api"):
-        return page_not_found()
-    error = ApiError(Reason.NOT_FOUND, "the server could not find the requested resource")
-    return Response(status=404, body=stored.encode(error.status()))

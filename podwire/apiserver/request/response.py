@@ -7,7 +7,8 @@ from typing import Any
 
 import msgspec
 
-from podwire.apiserver.request.negotiation import Form, Shown
+from podwire.apiserver.request.encodings import ListNames, ProtobufItems, cbor_list, protobuf_list
+from podwire.apiserver.request.negotiation import Encoding, Form, Shown
 from podwire.kinds import stored
 from podwire.kinds.resource import Resource
 from podwire.protocols.k8sapi.server_side import Request, Response, Stream
@@ -34,6 +35,8 @@ class ListMeta:
     revision: int
     continue_token: str = ""
     remaining: int = 0
+    shard: str = ""
+    """The shard selector of a list that is a part of its collection."""
 
     def encode(self) -> bytes:
         meta: dict[str, Any] = {"resourceVersion": str(self.revision)}
@@ -41,15 +44,17 @@ class ListMeta:
             meta["continue"] = self.continue_token
         if self.remaining:
             meta["remainingItemCount"] = self.remaining
+        if self.shard:
+            meta["shardInfo"] = {"selector": self.shard}
         return stored.encode(meta)
 
 
 class Renderer:
-    """Renders the objects of one resource for one request."""
+    """Renders the objects of one resource for one request, in JSON."""
 
     def __init__(self, resource: Resource, form: Form, request: Request, now: float) -> None:
         self._resource = resource
-        self._form = form
+        self.form = form
         self._now = now
         self._include = _include(request) if form.shown is Shown.TABLE else ""
         self.one: Callable[[Item], bytes] = {
@@ -85,15 +90,20 @@ class Renderer:
 
     def list_parts(self, meta: ListMeta) -> tuple[bytes, Callable[[Item], bytes], bytes]:
         """Returns the beginning of a list, the function that renders each item, and the end."""
-        kind, render = self._resource.kind, self._resource.serve
-        if self._form.shown is Shown.TABLE:
+        if self.form.shown is Shown.TABLE:
             return self._table_head(meta.encode(), columns=True), self._row, b"]}"
-        if self._form.shown is Shown.METADATA:
-            head = b'{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/%b"' % self._form.version.encode()
-            render = self._partial
-        else:
-            head = b'{"kind":"%b","apiVersion":"%b"' % (kind.list_kind.encode(), kind.api_version.encode())
-        return b'%b,"metadata":%b,"items":[' % (head, meta.encode()), render, b"]}"
+        names = self.names
+        head = b'{"kind":"%b","apiVersion":"%b"' % (names.list_kind.encode(), names.api_version.encode())
+        return b'%b,"metadata":%b,"items":[' % (head, meta.encode()), self.one, b"]}"
+
+    @property
+    def names(self) -> ListNames:
+        """The names in a list of objects or of their metadata."""
+        if self.form.shown is Shown.METADATA:
+            partial = "PartialObjectMetadata"
+            return ListNames(f"meta.k8s.io/{self.form.version}", partial, f"{partial}List")
+        kind = self._resource.kind
+        return ListNames(kind.api_version, kind.kind, kind.list_kind)
 
     def table(self, items: Iterable[Item], meta: bytes, *, columns: bool = True) -> bytes:
         """Renders a Table; within a watch only the first one has columns."""
@@ -101,7 +111,7 @@ class Renderer:
 
     def _table_head(self, meta: bytes, *, columns: bool) -> bytes:
         definitions = stored.encode(self._resource.columns()) if columns else b"null"
-        head = b'{"kind":"Table","apiVersion":"meta.k8s.io/%b"' % self._form.version.encode()
+        head = b'{"kind":"Table","apiVersion":"meta.k8s.io/%b"' % self.form.version.encode()
         return b'%b,"metadata":%b,"columnDefinitions":%b,"rows":[' % (head, meta, definitions)
 
     def _single_table(self, item: Item) -> bytes:
@@ -115,7 +125,7 @@ class Renderer:
         return b'{"cells":%b,"object":%b}' % (cells, shown)
 
     def _partial(self, item: Item) -> bytes:
-        head = b'{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/%b"' % self._form.version.encode()
+        head = b'{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/%b"' % self.form.version.encode()
         return b'%b,"metadata":%b}' % (head, stored.metadata_bytes(item.value, item.revision))
 
 
@@ -152,8 +162,15 @@ def warning(text: str) -> str:
     return f'299 - "{escaped}"'
 
 
-def list_answer(request: Request, renderer: Renderer, items: list[Item], meta: ListMeta) -> Response | Stream:
+async def list_answer(
+    request: Request, renderer: Renderer, items: list[Item], meta: ListMeta, kept: ProtobufItems
+) -> Response | Stream:
     """Returns a list: whole, or in chunks if it is long. An indented one is whole."""
+    encoding = renderer.form.encoding
+    if encoding is not Encoding.JSON and renderer.form.shown is not Shown.TABLE:
+        if encoding is Encoding.PROTOBUF:
+            return await protobuf_list(renderer.names, meta.encode(), items, renderer.one, kept)
+        return cbor_list(renderer.names, meta.encode(), items, renderer.one)
     long = len(items) > STREAM_ITEMS and sum(len(item.value) for item in items) > STREAM_BYTES
     if not long or request.option("pretty") in GO_TRUE:
         return answer(request, renderer.many(items, meta))

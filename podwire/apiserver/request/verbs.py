@@ -52,7 +52,7 @@ async def get(engine: Engine, call: Call) -> Answer:
 async def list_(engine: Engine, call: Call) -> Answer:
     listing = await lists.list_(engine.store, call, engine.limits)
     renderer = Renderer(call.resource, call.form, call.request, engine.clock.wall())
-    return list_answer(call.request, renderer, listing.items, listing.meta)
+    return await list_answer(call.request, renderer, listing.items, listing.meta, engine.protobuf_items)
 
 
 async def watch(engine: Engine, call: Call) -> Answer:
@@ -121,7 +121,7 @@ def _may_create(call: Call) -> bool:
 
 async def patch(engine: Engine, call: Call) -> Answer:
     options = write_options(call.request, "PatchOptions")
-    if bodies.media_type(call.request) == server_side_apply.MEDIA:
+    if bodies.media_type(call.request) in server_side_apply.MEDIA:
         return await _apply(engine, call, options)
     data = await bodies.read(call.request)
     body, change = await offload.run(

@@ -44,6 +44,8 @@ async def connect(engine: Engine, call: Call) -> Answer:
     pod = await engine.find(call.resource, call.namespace, call.name)
     if pod is None:
         raise not_found(call.resource.name, call.name, group=call.resource.group)
+    if what == "log":  # its options are checked before the pod's node, as upstream does
+        kubelet_paths.for_pod(what, pod, call.request)
     node, (path, query) = await _host(engine, call, pod), kubelet_paths.for_pod(what, pod, call.request)
     await subresource_policies.connected(engine, call)
     kubelets, kubelet = _kubelet(engine, call, node)

@@ -54,7 +54,7 @@ async def update(engine: Engine, call: Call) -> Answer:
 async def patch(engine: Engine, call: Call) -> Answer:
     options = write_options(call.request, "PatchOptions")
     media, validation = bodies.media_type(call.request), options.field_validation
-    applied = media == server_side_apply.MEDIA
+    applied = media in server_side_apply.MEDIA
     if applied:
         server_side_apply.require_manager(call.request)
         body = await offload.run(server_side_apply.configuration, await bodies.read(call.request), call, validation)

@@ -86,7 +86,7 @@ async def update(engine: Engine, call: Call) -> Answer:
 async def patch(engine: Engine, call: Call) -> Answer:
     options = write_options(call.request, "PatchOptions")
     media = bodies.media_type(call.request)
-    if media == server_side_apply.MEDIA:
+    if media in server_side_apply.MEDIA:
         return await _apply(engine, call, options)
     data = await bodies.read(call.request)
     _, change = patches.change(data, media, _as_scale(engine), options.field_validation)

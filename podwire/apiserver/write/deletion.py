@@ -11,15 +11,25 @@ from podwire.apiserver.ports import Store
 from podwire.apiserver.request import offload
 from podwire.apiserver.write.updates import finished
 from podwire.interfaces import Clock
+from podwire.kinds.field_checks import Choice
 from podwire.kinds.resource import Resource
 from podwire.kinds.stored import Object
 from podwire.objects.times import parse, rfc3339
-from podwire.protocols.k8sapi.status import FieldError, conflict, invalid, invalid_object, not_found, not_supported
+from podwire.protocols.k8sapi.status import (
+    FieldError,
+    Problem,
+    conflict,
+    invalid,
+    invalid_object,
+    not_found,
+    not_supported,
+)
 from podwire.protocols.storage import Item, Stale
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 _FINALIZERS = {"Orphan": ORPHAN, "Foreground": FOREGROUND}
-POLICIES = ("Background", "Foreground", "Orphan")
+POLICIES = Choice(("Foreground", "Background", "Orphan", "nil"))
+"""In upstream's order; `nil` is only named."""
 UNSAFE = "ignoreStoreReadErrorWithClusterBreakingPotential"
 _NOT_WITH_UNSAFE = ("dryRun", "propagationPolicy", "orphanDependents", "gracePeriodSeconds", "preconditions")
 LONGEST_GRACE = 2**31 - 1
@@ -46,8 +56,8 @@ def options_of(body: Object, *, collection: bool = False) -> DeleteOptions:
     if orphan is not None and policy:
         why = "orphanDependents and deletionPropagation cannot be both set"
         errors.append(invalid("propagationPolicy", policy, why))
-    if policy and policy not in POLICIES:
-        errors.append(not_supported("propagationPolicy", policy, POLICIES))
+    if policy == "nil" or (policy and policy not in POLICIES.values):
+        errors.append(FieldError(Problem.NOT_SUPPORTED, "propagationPolicy", policy, POLICIES.detail))
     if any(value != "All" for value in body.get("dryRun", [])):
         errors.append(not_supported("dryRun", body["dryRun"], ["All"]))
     if body.get(UNSAFE):

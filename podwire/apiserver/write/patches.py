@@ -16,7 +16,8 @@ JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
-"""Handled by server_side_apply.py, because it can also create the object."""
+APPLY_CBOR = "application/apply-patch+cbor"
+"""Both are handled by server_side_apply.py, because it can also create the object."""
 
 Patch = Callable[[Object, Any, Resource], Any]
 

@@ -12,12 +12,13 @@ from podwire.apiserver.write.updates import Change
 from podwire.kinds.apply.errors import configuration_errors, joined
 from podwire.kinds.resource import Resource
 from podwire.kinds.stored import Object
+from podwire.protocols.k8sapi import cbor
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.server_side import Request
 from podwire.protocols.k8sapi.status import ApiError, Reason, bad_request, conflict, invalid_object, required
 
-MEDIA = patches.APPLY
-"""JSON is sent under this name too: it is YAML."""
+MEDIA: Mapping[str, str] = {patches.APPLY: bodies.YAML, patches.APPLY_CBOR: cbor.MEDIA}
+"""The media types of apply, and the type of their bodies. JSON is sent as YAML, which it is."""
 
 
 def require_manager(request: Request) -> None:
@@ -29,7 +30,7 @@ def require_manager(request: Request) -> None:
 
 def configuration(data: bytes, call: Call, validation: str) -> Body:
     """Returns the configuration in a body, restricted to the subresource; raises BadRequest."""
-    body = bodies.decode(data, bodies.YAML)
+    body = bodies.decode(data, MEDIA[bodies.media_type(call.request)])
     resource, config = call.resource, body.value
     if not isinstance(config, dict):
         raise bad_request("error decoding YAML: the body must be an object")
@@ -42,7 +43,7 @@ def configuration(data: bytes, call: Call, validation: str) -> Body:
     if metadata.get(MANAGED_FIELDS) is not None:
         raise bad_request("metadata.managedFields must be nil")
     if found := configuration_errors(resource.typed, config):
-        place = f"{metadata.get('namespace') or call.namespace}/{metadata.get('name') or call.name}"
+        place = f"{metadata.get('namespace') or ''}/{metadata.get('name') or call.name}"
         what = f"failed to create typed patch object ({place}; {_named(config)})"
         raise ApiError(Reason.UNKNOWN, f"{what}: {joined(found)}", code=500)
     _report_duplicates(body, validation)

@@ -200,8 +200,7 @@ def _check_version(write: Write, metadata: Object, old: Object) -> None:
     resource, given = write.resource, metadata.get("resourceVersion", "")
     if not given or given == "0":
         if write.whole and not resource.strategy.allow_unconditional_update:
-            # 0x0 is how Go prints its unsigned zero, and what people search for
-            error = invalid("metadata.resourceVersion", msgspec.Raw(b"0x0"), "must be specified for an update")
+            error = invalid("metadata.resourceVersion", 0, "must be specified for an update")
             raise invalid_object(resource.name, write.name, [error], group=resource.group)
     elif given != old["metadata"]["resourceVersion"]:
         raise conflict(resource.name, write.name, MODIFIED, group=resource.group)

@@ -20,7 +20,7 @@ from podwire.linux.proc import processes
 RECORDS = {
     "runtime": ("runtime/sandboxes/*/record.json", "runtime/containers/*/record.json", "cni/cache/*"),
     "kubelet": ("../kubelet/devices/*", "../kubelet/claims/*"),
-    "network-driver": ("network-driver/records/*", "network-driver/addresses/*"),
+    "network-driver": ("network-driver/records/*/*.json", "network-driver/addresses/*", "network-driver/listed/*"),
 }
 """By component: its records, relative to the directory of the state."""
 

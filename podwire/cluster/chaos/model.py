@@ -10,6 +10,7 @@ The model knows what the API server acknowledged. It compares that with what the
 | two claims have no device in common                                                 | with every list    |
 | a pod is Running, a deleted one is gone, soon after the faults are over             | when it is quiet   |
 | the addresses of a node are those of its pods; there are no leftovers               | when it is quiet   |
+| drivers publish the devices that they published at first, unless a claim has them   | when it is quiet   |
 
 A request without an answer may have been carried out or not; it is repeated until there is an answer.
 """
@@ -41,7 +42,8 @@ class ModelPod:
     name: str
     wish: Wish = Wish.ASKED
     uid: str = ""
-    claims: bool = False
+    driver: str = ""
+    """Of the device that it claims."""
     was_seen_gone: bool = False
 
 
@@ -51,8 +53,8 @@ class Model:
     def __init__(self) -> None:
         self._pods: dict[str, ModelPod] = {}
 
-    def asked(self, name: str, *, claims: bool = False) -> None:
-        self._pods[name] = ModelPod(name, claims=claims)
+    def asked(self, name: str, driver: str = "") -> None:
+        self._pods[name] = ModelPod(name, driver=driver)
 
     def created(self, name: str, uid: str) -> None:
         pod = self._pods[name]
@@ -76,9 +78,9 @@ class Model:
         """Returns the pods that exist and may be deleted; a request for another one may still be on its way."""
         return [pod.name for pod in self._pods.values() if pod.wish is Wish.CREATED]
 
-    def claimants(self) -> int:
-        """Returns how many pods may have a claim."""
-        return sum(pod.claims and not pod.was_seen_gone for pod in self._pods.values())
+    def claimants(self, driver: str) -> int:
+        """Returns how many pods may have a device of a driver."""
+        return sum(pod.driver == driver and not pod.was_seen_gone for pod in self._pods.values())
 
     def doomed(self) -> list[str]:
         """Returns the pods that are to be gone and are not known to be."""
@@ -140,6 +142,11 @@ class Model:
 def addresses(pods: Iterable[Object]) -> set[str]:
     """Returns the addresses that pods have or had."""
     return {ip["ip"] for pod in pods for ip in pod.get("status", {}).get("podIPs") or ()}
+
+
+def allocated_devices(claims: Iterable[Object]) -> set[str]:
+    """Returns the devices of claims, as `driver/pool/device`."""
+    return {device for device, _ in _devices(claims)}
 
 
 def is_running(pod: Object | None) -> bool:

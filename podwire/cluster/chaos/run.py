@@ -11,7 +11,7 @@ from typing import Any
 
 from podwire.cluster.chaos.faults import CannotRestart, Faults
 from podwire.cluster.chaos.history import History
-from podwire.cluster.chaos.model import Model, addresses, is_running
+from podwire.cluster.chaos.model import Model, addresses, allocated_devices, is_running
 from podwire.cluster.chaos.plan import MOST_PODS, Fault, Step, planned
 from podwire.objects import nodes as node_objects
 from podwire.protocols.k8sapi.client_side import Client, ClientError, Scope
@@ -28,8 +28,8 @@ ACCOUNTS = Kind(group="", version="v1", resource="serviceaccounts", kind="Servic
 CLAIMS = Kind(group="resource.k8s.io", version="v1", resource="resourceclaims", kind="ResourceClaim", namespaced=True)
 SLICES = Kind(group="resource.k8s.io", version="v1", resource="resourceslices", kind="ResourceSlice", namespaced=False)
 CLASSES = Kind(group="resource.k8s.io", version="v1", resource="deviceclasses", kind="DeviceClass", namespaced=False)
-TEMPLATE = CLASS = "chaos"
-GPUS = "gpu.podwire.dev"
+DRIVERS = {"gpu.podwire.dev": "chaos-gpu", "net.podwire.dev": "chaos-network"}
+"""Drivers whose devices are claimed, if they have published any; and the names of their DeviceClass and template."""
 FOREVER = "trap 'exit 0' TERM; sleep 100000 & wait"
 
 
@@ -61,8 +61,6 @@ class Options:
     """Returns the addresses that are leased on the nodes."""
     leftovers: Callable[[], list[str]]
     """Returns resources on the machine that no pod uses."""
-    driver: str = GPUS
-    """Some pods claim a device of this driver, if it has published any."""
     limits: Limits = LIMITS
 
 
@@ -109,7 +107,8 @@ class Run:
         self._limits = options.limits
         self._model = Model()
         self._namespace = f"chaos-{options.seed}"
-        self._devices = 0
+        self._devices: dict[str, set[str]] = {}
+        """The devices of each driver that has some, as `pool/device`."""
         self._number = 0
         self._fault_count = 0
 
@@ -140,7 +139,7 @@ class Run:
     async def _step(self, step: Step) -> None:
         if step.action == "create" and len(self._model.alive()) < MOST_PODS:
             self._number += 1
-            await self._create(f"pod-{self._number}", with_claim=step.with_claim)
+            await self._create(f"pod-{self._number}", self._claimed_driver(step))
         elif step.action in ("create", "delete"):  # what earlier rounds left counts, too
             if pods := self._model.acknowledged():
                 await self._delete(pods[int(step.pick * len(pods))], step.grace)
@@ -151,16 +150,22 @@ class Run:
             except CannotRestart as error:
                 raise Violation("the cluster does not start any more", [str(error)]) from error
 
-    async def _create(self, name: str, *, with_claim: bool) -> None:
-        with_claim = with_claim and self._model.claimants() < self._devices
-        self._model.asked(name, claims=with_claim)
-        pod = _pod(name, self._namespace, with_claim=with_claim)
+    def _claimed_driver(self, step: Step) -> str:
+        """Returns the driver of which the pod claims a device; empty for none, and while all may be claimed."""
+        if not step.with_claim or not self._devices:
+            return ""
+        driver = sorted(self._devices)[int(step.pick * len(self._devices))]
+        return driver if self._model.claimants(driver) < len(self._devices[driver]) else ""
+
+    async def _create(self, name: str, driver: str) -> None:
+        self._model.asked(name, driver)
+        pod = _pod(name, self._namespace, DRIVERS.get(driver, ""))
         created = await self._until_answered(lambda: self._client.create(pod))
         if created is None:  # it exists: an earlier request was carried out
             created = await self._until_answered(lambda: self._client.get(PODS, name, self._namespace))
         if created is not None:
             self._model.created(name, created["metadata"]["uid"])
-            self._history.add(f"created {name}{' with a claim' if with_claim else ''}")
+            self._history.add(f"created {name}{f' with a claim for {driver}' if driver else ''}")
 
     async def _delete(self, name: str, grace: int) -> None:
         self._model.deleting(name)
@@ -246,6 +251,14 @@ class Run:
         own = addresses(pod for pod in pods if is_running(pod))
         wrong = [f"address {address} is leased, and no pod has it" for address in sorted(leased - addresses(everybody))]
         wrong += [f"address {address} of a pod is not leased" for address in sorted(own - leased)]
+        claimed = allocated_devices(claims)  # one in a pod whose record is lost is published when it is back
+        for driver, devices in (await self._published()).items():
+            first = self._devices.get(driver, set())
+            lost = {device for device in first - devices if f"{driver}/{device}" not in claimed}
+            wrong += [f"device {device} of {driver} is no longer published" for device in sorted(lost)]
+            wrong += [
+                f"device {device} of {driver} is published and did not exist" for device in sorted(devices - first)
+            ]
         return wrong or await asyncio.to_thread(self._options.leftovers)
 
     # Begin and end
@@ -255,21 +268,30 @@ class Run:
         account = partial(self._client.get, ACCOUNTS, "default", self._namespace)
         while await self._until_answered(account) is None:  # noqa: ASYNC110 - another program creates it
             await asyncio.sleep(self._limits.retry)
-        slices = (await self._client.list(SLICES)).items
-        self._devices = sum(
-            len(item["spec"].get("devices") or ()) for item in slices if item["spec"]["driver"] == self._options.driver
-        )
-        for obj in (_device_class(self._options.driver), _template(self._namespace)) if self._devices else ():
-            await self._until_answered(partial(self._client.create, obj))
-        self._history.add(f"begin in namespace {self._namespace} with {self._devices} devices")
+        self._devices = {driver: devices for driver, devices in (await self._published()).items() if devices}
+        for driver in self._devices:
+            for obj in (_device_class(driver), _template(self._namespace, driver)):
+                await self._until_answered(partial(self._client.create, obj))
+        counts = [f"{len(devices)} devices of {driver}" for driver, devices in self._devices.items()]
+        self._history.add(" with ".join([f"begin in namespace {self._namespace}", *counts]))
+
+    async def _published(self) -> dict[str, set[str]]:
+        """Returns the devices of our drivers, as `pool/device`."""
+        devices: dict[str, set[str]] = {driver: set() for driver in DRIVERS}
+        for item in (await self._client.list(SLICES)).items:
+            spec = item["spec"]
+            if spec["driver"] in devices:
+                names = {f"{spec['pool']['name']}/{device['name']}" for device in spec.get("devices") or ()}
+                devices[spec["driver"]] |= names
+        return devices
 
     async def _tear_down(self) -> None:
         for name in self._model.alive():
             await self._delete(name, 0)
         await self._quiet()
         await self._until_answered(lambda: self._client.delete(NAMESPACES, self._namespace))
-        if self._devices:
-            await self._until_answered(lambda: self._client.delete(CLASSES, CLASS))
+        for driver in self._devices:
+            await self._until_answered(partial(self._client.delete, CLASSES, DRIVERS[driver]))
 
 
 def _namespace(name: str) -> dict[str, Any]:
@@ -278,26 +300,26 @@ def _namespace(name: str) -> dict[str, Any]:
 
 def _device_class(driver: str) -> dict[str, Any]:
     selector = {"cel": {"expression": f'device.driver == "{driver}"'}}
-    meta = {"name": CLASS}
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "DeviceClass",
-        "metadata": meta,
+        "metadata": {"name": DRIVERS[driver]},
         "spec": {"selectors": [selector]},
     }
 
 
-def _template(namespace: str) -> dict[str, Any]:
-    devices = {"requests": [{"name": "device", "exactly": {"deviceClassName": CLASS}}]}
+def _template(namespace: str, driver: str) -> dict[str, Any]:
+    devices = {"requests": [{"name": "device", "exactly": {"deviceClassName": DRIVERS[driver]}}]}
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaimTemplate",
-        "metadata": {"name": TEMPLATE, "namespace": namespace},
+        "metadata": {"name": DRIVERS[driver], "namespace": namespace},
         "spec": {"spec": {"devices": devices}},
     }
 
 
-def _pod(name: str, namespace: str, *, with_claim: bool) -> dict[str, Any]:
+def _pod(name: str, namespace: str, template: str) -> dict[str, Any]:
+    """With a claim by a template, unless that is empty."""
     container: dict[str, Any] = {
         "name": "main",
         "image": ROOT_REFERENCE,
@@ -305,9 +327,9 @@ def _pod(name: str, namespace: str, *, with_claim: bool) -> dict[str, Any]:
         "command": ["sh", "-c", FOREVER],
     }
     spec: dict[str, Any] = {"containers": [container], "dnsPolicy": "Default", "terminationGracePeriodSeconds": 5}
-    if with_claim:
+    if template:
         container["resources"] = {"claims": [{"name": "device"}]}
-        spec["resourceClaims"] = [{"name": "device", "resourceClaimTemplateName": TEMPLATE}]
+        spec["resourceClaims"] = [{"name": "device", "resourceClaimTemplateName": template}]
     return {
         "apiVersion": "v1",
         "kind": "Pod",

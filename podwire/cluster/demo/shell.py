@@ -3,7 +3,6 @@
 import json
 import os
 import shlex
-import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -11,16 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from podwire.cluster.demo.signals import SignalGuard
-
-UNPACKED = Path(sys.prefix) / "debian" / "usr" / "bin" / "kubectl"
-"""The kubectl that scripts/setup unpacks on machines without one."""
+from podwire.cluster.kubectl import NoKubectl, find_kubectl
 
 SECONDS = 60.0
 """Timeout of a step."""
-
-
-class NoKubectl(Exception):
-    """Says where kubectl was looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +77,7 @@ class Shell:
         kept = {
             name: value
             for name, value in os.environ.items()
-            if not name.startswith("KUBE") and not name.lower().endswith("_proxy")
+            if not name.startswith("KUBE") and name != "PODWIRE_PREFIX" and not name.lower().endswith("_proxy")
         }
         home, config = str(self.folder), str(self.kubeconfig)
         path = f"{kept.get('PATH', os.defpath)}:{Path(sys.executable).parent}"  # for programs on a node
@@ -93,9 +86,7 @@ class Shell:
 
 def shell(folder: Path, kubeconfig: Path, signals: SignalGuard, columns: int) -> Shell:
     """Uses the kubectl on PATH, else the one that setup unpacked. Raises NoKubectl."""
-    program = shutil.which("kubectl") or (str(UNPACKED) if os.access(UNPACKED, os.X_OK) else "")
-    if not program:
-        raise NoKubectl(f"kubectl is neither on PATH nor at {UNPACKED}")
+    program = find_kubectl()
     untested = Shell(kubectl=program, folder=folder, kubeconfig=kubeconfig, signals=signals, columns=columns)
     result = untested.run("kubectl version --client -o json")
     try:

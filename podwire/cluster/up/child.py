@@ -34,8 +34,8 @@ class Component:
     before: Callable[[], None] | None = None
     """Runs on the host before the process enters its node: nothing of the host can be reached from there."""
     hold: Callable[[], Sequence[int]] | None = None
-    """Runs in the supervisor before the first start; returns descriptors, which each start of the component inherits
-    and no other component. A bound socket that is held so keeps its queue while the component restarts."""
+    """Runs in the supervisor before the first start; returns descriptors, which each start of the component inherits,
+    and other components only if they hold them, too. A bound socket keeps its queue while its component restarts."""
     node: NodeNamespaces | None = None
     """The namespaces in which it runs; None is the host."""
     once: bool = False

@@ -9,10 +9,11 @@ from podwire.apiserver.identity.pki import PkiError
 from podwire.apiserver.identity.users import COMPONENT_PREFIX, NODE_PREFIX, NODES
 from podwire.cluster import apiserver, dns, scheduler, tracing
 from podwire.cluster.component_endpoints import Endpoint
-from podwire.cluster.up import node_components, readiness, storage_class
+from podwire.cluster.up import admin_policies, named_clusters, node_components, readiness, storage_class
 from podwire.cluster.up.child import Component, Ready
 from podwire.cluster.up.nodes import Node
 from podwire.cluster.up.preparation import Prepared
+from podwire.dns.publishing import METRICS_PORT
 from podwire.protocols.k8sapi.kubeconfig import BadKubeconfig
 from podwire.protocols.settings import BadConfig
 from podwire.runtime.images import ImageError, Images
@@ -22,8 +23,15 @@ from podwire.transports.dns_sockets import Listeners
 from podwire.transports.unix_sockets import CannotListen
 
 LOOPBACK = "127.0.0.1"
-_POLICIES = frozenset({("networking.k8s.io", "networkpolicies")})
+_POLICIES = frozenset(
+    {
+        ("networking.k8s.io", "networkpolicies"),
+        ("policy.networking.k8s.io", "adminnetworkpolicies"),
+        ("policy.networking.k8s.io", "baselineadminnetworkpolicies"),
+    }
+)
 IMAGE = ROOT_REFERENCE
+DNS_SERVERS = 2
 
 
 def components(prepared: Prepared) -> list[Component]:
@@ -33,10 +41,10 @@ def components(prepared: Prepared) -> list[Component]:
     for node in prepared.nodes:
         all_components += node_components.below_the_kubelet(prepared, node)
     all_components += [_image(prepared)] if ours else []
-    all_components += [_scheduler(prepared), _dns(prepared)]
+    all_components += [_scheduler(prepared), *_dns(prepared)]
     for node in prepared.nodes:
         all_components += node_components.kubelet_and_drivers(prepared, node)
-    return [*all_components, _node(prepared)]
+    return [*all_components, *prepared.additional(prepared), _node(prepared)]
 
 
 def _trace(prepared: Prepared) -> Component:
@@ -84,6 +92,8 @@ def apiserver_options(prepared: Prepared) -> apiserver.Options:
         also=gateways,
         store_url=prepared.state.store or None,
         kubeconfig=layout.kubeconfig,
+        context=named_clusters.context_of(layout),
+        kubeconfig_owner=prepared.state.owner,
         service_networks=slot.service_ranges(ipv6=prepared.ipv6),
         encryption_config=prepared.encryption_config,
         controllers=prepared.controllers,
@@ -175,46 +185,52 @@ def _scheduler(prepared: Prepared) -> Component:
     )
 
 
-def _dns(prepared: Prepared) -> Component:
-    """Resolves names, on the host: its resolvers may be reachable from there only.
+def _dns(prepared: Prepared) -> list[Component]:
+    """Two servers of names, on the host: its resolvers may be reachable from there only.
 
-    The supervisor holds the sockets, so that queries wait while the server restarts.
+    They share their sockets, which the supervisor holds. So each query goes to a server that is able to read it: while
+    one restarts or hangs the other answers, and while both restart queries wait.
     """
-    options = dns_options(prepared)
     listeners: list[Listeners] = []
 
     def hold() -> list[int]:
-        listeners.append(dns.bind(options, any_port=True))
+        if not listeners:
+            listeners.append(dns.bind(dns_options(prepared), any_port=True))
         return listeners[0].filenos()
 
-    async def work(ready: Ready) -> None:
-        async with dns.running(options, listeners[0]):
-            ready()
-            await asyncio.Event().wait()
+    def replica(number: int) -> Component:
+        async def work(ready: Ready) -> None:
+            async with dns.running(dns_options(prepared, number), listeners[0]):
+                ready()
+                await asyncio.Event().wait()
 
-    return Component(
-        name="dns",
-        work=work,
-        needs=("apiserver",),
-        hold=hold,
-        environment=_environment(prepared),
-        troubles=(OSError, BadKubeconfig),
-    )
+        return Component(
+            name="dns" if number == 1 else f"dns-{number}",
+            work=work,
+            needs=("apiserver",),
+            hold=hold,
+            environment=_environment(prepared),
+            troubles=(OSError, BadKubeconfig),
+        )
+
+    return [replica(number) for number in range(1, DNS_SERVERS + 1)]
 
 
-def dns_options(prepared: Prepared) -> dns.Options:
+def dns_options(prepared: Prepared, number: int = 1) -> dns.Options:
     """The DNS answers the cluster and its host only: with a node on the host itself, others reach that address."""
     slot = prepared.slot
     return dns.Options(
         kubeconfig=prepared.layout.control_identity("dns"),
+        name="podwire" if number == 1 else f"podwire-{number}",
         addresses=(prepared.nodes[0].dns_address,),
+        metrics_port=METRICS_PORT + number - 1,
         cluster_ip=slot.dns_address,
         clients=(*slot.networks(ipv6=prepared.ipv6), *map(ip_network, prepared.host_ips), ip_network("127.0.0.0/8")),
     )
 
 
 def _node(prepared: Prepared) -> Component:
-    """Creates the default StorageClass, waits until every node is Ready, and ends."""
+    """Creates the default StorageClass and definitions of policies, waits until every node is Ready, and ends."""
 
     begun = time.time()
     names = [node.name for node in prepared.nodes]
@@ -222,6 +238,8 @@ def _node(prepared: Prepared) -> Component:
 
     async def work(ready: Ready) -> None:
         await storage_class.create_default(prepared.layout.kubeconfig)
+        if prepared.network_policy:
+            await admin_policies.create_definitions(prepared.layout.kubeconfig)
         await readiness.until_ready(prepared.layout.kubeconfig, names, begun)
         ready()
 

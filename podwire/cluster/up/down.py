@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from podwire.cluster.up import component_processes, conflist, host_network, nodes, pod_removal, state
+from podwire.cluster.up import component_processes, conflist, host_network, named_clusters, nodes, pod_removal, state
 from podwire.cluster.up.layout import Layout
 from podwire.cluster.up.node_namespaces import NodeNamespaces, remove_pins
 from podwire.cluster.up.slot_claims import SlotClaims
@@ -143,6 +143,7 @@ class Removal:
             with contextlib.suppress(OSError), opened_parent(made, no_links_below=self.layout.no_links_below) as parent:
                 if parent is not None:
                     os.rmdir(parent[1], dir_fd=parent[0])
+        named_clusters.remove_directory()
 
 
 def down(layout: Layout, claims: SlotClaims, *, force: bool = False) -> bool:

@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,10 @@ Work = Callable[[], Coroutine[Any, Any, Failures]]
 
 def ours(layout: Layout, nodes: Iterable[tuple[runtime.Options, NodeNamespaces | None]]) -> Failures:
     """Removes every sandbox and container of our runtimes, on all nodes at once; returns error messages."""
-    children = [_fork(layout, partial(_remove_all, options), space) for options, space in nodes]
+    children = [
+        _fork(layout, partial(_remove_all, replace(options, forgives_missing_plugins=True)), space)
+        for options, space in nodes
+    ]
     return [failure for child in children for failure in _join(layout, *child)]
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -26,13 +27,19 @@ from podwire.linux.net.network import KernelNetwork
 from podwire.runtime.cni import CheckSettings
 from podwire.runtime.cni.check import DEFAULT_SETTINGS
 from podwire.scheduler.profiles import Configuration
+from podwire.store import BadUrl, check_url
 
 if TYPE_CHECKING:
+    from podwire.cluster.up.child import Component
     from podwire.dradriver.config import Config as NetworkDriver
 
 
 class Refused(Exception):
     """The request cannot be fulfilled; says what would help."""
+
+
+def no_components(_prepared: "Prepared") -> "Sequence[Component]":
+    return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +70,10 @@ class UpOptions:
     """Settings of the scheduler. Not saved either."""
     manifests: Path | None = None
     """The directory of static pods, without links in its path; None for none. Not saved either."""
+    additional: "Callable[[Prepared], Sequence[Component]]" = no_components
+    """Components of layers above, such as the live page. Not saved either."""
+    owner: tuple[int, int] | None = None
+    """User and group who may read the kubeconfig; None for whom it was before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +97,7 @@ class Prepared:
     wanted_pool: tuple[Network, ...] | None = None
     scheduling: Configuration = field(default_factory=Configuration)
     manifests: Path | None = None
+    additional: "Callable[[Prepared], Sequence[Component]]" = no_components
 
     @property
     def balancer_pool(self) -> tuple[Network, ...]:
@@ -144,6 +156,7 @@ def prepare(layout: Layout, wanted: UpOptions, claims: SlotClaims, made: tuple[s
         wanted_pool=wanted.balancer_pool,
         scheduling=wanted.scheduling,
         manifests=wanted.manifests,
+        additional=wanted.additional,
     )
     closed = host_network.to_forward(ipv6=ipv6)
     claims.note_forwarding(closed)  # recorded first: a crash in between leaves nothing on
@@ -166,6 +179,11 @@ def check_standard(layout: Layout) -> None:
 
 def check_same(known: State | None, wanted: UpOptions) -> None:
     """Checks that a cluster can be changed as wanted. Raises Refused."""
+    if wanted.store is not None:
+        try:
+            check_url(wanted.store)
+        except BadUrl as error:
+            raise Refused(f"--store {error}") from error
     if reason := objection(known.nodes if known else (), wanted.nodes):
         raise Refused(f"--nodes {wanted.nodes}: {reason}")
     if known is None:
@@ -244,8 +262,11 @@ def _decided(
             store=wanted.store or "",
             made=made,
             hardware=wanted.hardware,
+            owner=wanted.owner,
         )
-        decided.append(msgspec.structs.replace(known, nodes=nodes) if known else fresh)
+        decided.append(
+            msgspec.structs.replace(known, nodes=nodes, owner=wanted.owner or known.owner) if known else fresh
+        )
         if decided[0] != known:
             state.save(layout.record, decided[0])
 

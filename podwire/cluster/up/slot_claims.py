@@ -79,6 +79,10 @@ class SlotClaims:
         """Returns the slots of a prefix."""
         return [number for number, claim in self._all().items() if claim is not None and claim.prefix == str(prefix)]
 
+    def prefixes(self) -> set[Path]:
+        """Returns the prefixes of all clusters of this machine."""
+        return {Path(claim.prefix) for claim in self._all().values() if claim is not None}
+
     def others(self, prefix: Path, netns: str) -> bool:
         """Whether another cluster has links in a network namespace."""
         claims = [claim for claim in self._all().values() if claim is not None]

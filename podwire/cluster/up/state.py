@@ -40,6 +40,8 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     """Directories that `up` created; removed again if they are empty or entirely ours."""
     hardware: Profile | None = None
     """The simulated hardware of each node."""
+    owner: tuple[int, int] | None = None
+    """User and group who may read the kubeconfig: those who called `sudo podwire up`. None for root alone."""
 
 
 def load(path: Path) -> State | None:

@@ -218,9 +218,9 @@ class Supervisor:
         self._emit(component.name, "started", f"pid {pid}", process)
 
     def _close_for_child(self, ready_pipe: int, process: Process) -> None:
-        """Closes the descriptors of the supervisor: its lock, its pipes, and those of other components."""
-        held = [other.held or () for other in self._processes.values() if other is not process]
-        for descriptor in {ready_pipe, *self._private(), *self._signal_pipe, *self._watched, *chain(*held)}:
+        """Closes the descriptors of the supervisor: its lock, its pipes, and those that only other components hold."""
+        held = set(chain(*(other.held or () for other in self._processes.values()))).difference(process.held or ())
+        for descriptor in {ready_pipe, *self._private(), *self._signal_pipe, *self._watched, *held}:
             os.close(descriptor)
 
     def _wait(self) -> None:

@@ -2,10 +2,14 @@
 
 Traffic to the pod leaves through the host's end of its veth pair, where a token bucket delays it. Traffic from the pod
 arrives there, and is redirected through an ifb of its own, whose token bucket delays it. Both apply to all protocols.
+
+With `shapedSubnets` or `unshapedSubnets` a class with filters takes the place of each token bucket. These are networks
+of the other side: sources of what the pod receives, destinations of what it sends.
 """
 
 from contextlib import suppress
 from functools import partial
+from ipaddress import ip_network
 
 from podwire.cniplugins import tags
 from podwire.cniplugins.attachments import Record, lost_record
@@ -18,7 +22,7 @@ from podwire.cniplugins.veth import delete_host_end, find_host_end, host_interfa
 from podwire.failpoints import declare, failpoint
 from podwire.linux import errors as linux
 from podwire.linux.net.network import KernelNetwork
-from podwire.linux.values import Bucket, Ifb, Link
+from podwire.linux.values import Bucket, Ifb, Link, Subnets
 from podwire.protocols.cni.errors import CniError, Code
 from podwire.protocols.cni.results import Interface, Result
 
@@ -37,7 +41,8 @@ class Bandwidth(OrderedPlugin):
     tags_links = True
 
     def validate(self, call: Call) -> bool:
-        return any(parse_settings(call.config))
+        settings = parse_settings(call.config)
+        return bool(settings.ingress or settings.egress)
 
     def prepare(self, call: Call, ends: Ends, record: Record, previous: Result) -> Record:
         settings = parse_settings(call.config)
@@ -46,12 +51,15 @@ class Bandwidth(OrderedPlugin):
             self.detach(call, lost_record(call))  # of an ADD whose record is lost
         if settings.egress and ends.host.traffic.hooked(link.ifindex):
             raise CniError(Code.IN_USE, f"{link.name} has an ingress qdisc of another program")
+        whole = bool(settings.networks)
         before = {
             "name": link.name,
             "ifindex": link.ifindex,
             "mtu": link.mtu,
-            "ingress": settings.ingress and bucket(settings.ingress, link.mtu),
-            "egress": settings.egress and bucket(settings.egress, link.mtu),
+            "ingress": settings.ingress and bucket(settings.ingress, link.mtu, whole_packets=whole),
+            "egress": settings.egress and bucket(settings.egress, link.mtu, whole_packets=whole),
+            "networks": [str(network) for network in settings.networks],
+            "limited": settings.limited,
         }
         return record._replace(link=_ifb_name(ends.host, record), before=before)
 
@@ -60,13 +68,13 @@ class Bandwidth(OrderedPlugin):
         ingress, egress = _buckets(record)
         try:
             if ingress is not None:
-                _shape(host, index, ingress)
+                _shape(host, index, ingress, _subnets(record, by_source=True))
                 failpoint(INGRESS)
             if egress is None:
                 return given
             _add_ifb(host, record)
             ifb = host.links.get(record.link)
-            host.traffic.shape(ifb.ifindex, egress)
+            _shape(host, ifb.ifindex, egress, _subnets(record, by_source=False))
             failpoint(REDIRECT)
             host.traffic.redirect(index, ifb.ifindex)
         except linux.QdiscExists as error:
@@ -105,11 +113,11 @@ class Bandwidth(OrderedPlugin):
         host, name, index = ends.host, record.before["name"], record.before["ifindex"]
         ingress, egress = _buckets(record)
         if ingress is not None:
-            _expect_bucket(ingress, host.traffic.shaped(index), name)
+            _expect_shaped(host, index, ingress, _subnets(record, by_source=True), name)
         if egress is not None:
             ifb = expect_link(host, record.link)
             expect(record.owns(ifb.alias) and ifb.up, f"{ifb.name} is down, or not ours")
-            _expect_bucket(egress, host.traffic.shaped(ifb.ifindex), ifb.name)
+            _expect_shaped(host, ifb.ifindex, egress, _subnets(record, by_source=False), ifb.name)
             redirected = host.traffic.redirected(index) == ifb.ifindex
             expect(redirected, f"traffic from the pod is not redirected from {name} through {ifb.name}")
 
@@ -136,14 +144,24 @@ def _add_ifb(host: KernelNetwork, record: Record) -> None:
         host.links.add(new)
 
 
-def _shape(host: KernelNetwork, index: int, bucket: Bucket) -> None:
+def _shape(host: KernelNetwork, index: int, bucket: Bucket, subnets: Subnets | None) -> None:
     """Replaces a token bucket of ours, of an ADD whose record is lost."""
+    if subnets is None:
+        limit = partial(host.traffic.shape, index, bucket)
+    else:
+        limit = partial(host.traffic.shape_subnets, index, bucket, subnets)
     try:
-        host.traffic.shape(index, bucket)
+        limit()
     except linux.QdiscExists:
         with suppress(linux.NoSuchQdisc):
             host.traffic.unshape(index)
-        host.traffic.shape(index, bucket)
+        limit()
+
+
+def _subnets(record: Record, *, by_source: bool) -> Subnets | None:
+    """Returns the networks of a record; None if everything is limited, also by records of podwire 0.1.0."""
+    networks = tuple(ip_network(network) for network in record.before.get("networks", ()))
+    return Subnets(networks, record.before["limited"], by_source) if networks else None
 
 
 def _host_end(ends: Ends, ifname: str, previous: Result) -> Link:
@@ -204,18 +222,22 @@ def _end_limits_of(host: KernelNetwork, link: Link, ifb: Link | None) -> None:
 
 def _is_requested(call: Call) -> bool:
     try:
-        return any(parse_settings(call.config))
+        settings = parse_settings(call.config)
+        return bool(settings.ingress or settings.egress)
     except CniError:
         return True  # DEL must not fail for a configuration that is broken
 
 
-def _expect_bucket(expected: Bucket, actual: Bucket | None, name: str) -> None:
+def _expect_shaped(host: KernelNetwork, index: int, expected: Bucket, subnets: Subnets | None, name: str) -> None:
     """Compares rate and limit: the kernel stores a burst as a rounded time."""
+    actual = host.traffic.shaped(index) if subnets is None else host.traffic.shaped_subnets(index)
     if actual is None:
         raise CniError(Code.NOT_AS_ADDED, f"{name} is no longer limited")
     expect(
         (actual.rate, actual.limit) == (expected.rate, expected.limit), f"{name} is limited to {actual.rate} bytes/s"
     )
+    if subnets is not None:
+        expect(host.traffic.selects(index, subnets), f"the limit of {name} is for other networks")
 
 
 PLUGIN = Bandwidth()

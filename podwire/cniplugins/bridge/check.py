@@ -4,13 +4,14 @@ from ipaddress import ip_interface
 
 from podwire.cniplugins import masquerading
 from podwire.cniplugins.attachments import Record
-from podwire.cniplugins.bridge import port_guard, spoofing
+from podwire.cniplugins.bridge import spoofing
 from podwire.cniplugins.bridge.settings import Settings
 from podwire.cniplugins.netfilter import Netfilter
 from podwire.cniplugins.pod_check import expect, expect_link
 from podwire.cniplugins.veth import FORWARDING
 from podwire.linux.net.network import KernelNetwork
 from podwire.linux.net.sysctls import KernelSysctls
+from podwire.linux.nft import port_guard
 from podwire.linux.values import Link
 from podwire.protocols.cni import results
 from podwire.protocols.cni.results import Result
@@ -25,7 +26,10 @@ def check_host(host: KernelNetwork, settings: Settings, record: Record, netfilte
     port = expect_link(host, record.link)
     _check_port(port, bridge, settings, record, made)
     if port.group == port_guard.GROUP:
-        expect(port_guard.exists(netfilter), f"{port.name} is not guarded: the nft chain {port_guard.CHAIN} is missing")
+        expect(
+            port_guard.exists(netfilter.elements),
+            f"{port.name} is not guarded: the nft chain {port_guard.CHAIN} is missing",
+        )
     if settings.is_gateway:
         _check_gateways(host, bridge, made)
     if settings.ip_masq:

@@ -12,7 +12,7 @@ from ipaddress import IPv4Address
 
 from podwire.cniplugins import ipam_delegate, masquerading, nat, reference
 from podwire.cniplugins.attachments import Record
-from podwire.cniplugins.bridge import port_guard, spoofing
+from podwire.cniplugins.bridge import spoofing
 from podwire.cniplugins.bridge.check import check_host
 from podwire.cniplugins.bridge.links import add_gateways, check_kind, ensure_bridge
 from podwire.cniplugins.bridge.settings import Settings, is_disabled, make_plan, parse_settings
@@ -31,6 +31,7 @@ from podwire.cniplugins.veth import delete_host_end, find_host_end, wait_until_u
 from podwire.failpoints import declare, failpoint
 from podwire.linux import errors as linux
 from podwire.linux.net.network import KernelNetwork
+from podwire.linux.nft import port_guard
 from podwire.linux.values import Link, Veth
 from podwire.protocols.cni import results
 from podwire.protocols.cni.config import Valid
@@ -120,7 +121,7 @@ class Bridge(OrderedPlugin):
         guarded = False
         if not settings.trusted:
             with open_netfilter(call) as netfilter:
-                guarded = port_guard.ensure_guard(netfilter, call.warn)
+                guarded = port_guard.ensure_guard(netfilter.elements, partial(_warn_unguarded, call))
         veth = Veth(
             name=record.link,
             peer=record.ifname,
@@ -177,6 +178,15 @@ class Bridge(OrderedPlugin):
         with open_netfilter(call) as netfilter:
             reference.rules.collect_masquerade(netfilter, call.config.name, valid)
 
+    def hand_over(self, call: Call, record: Record, made: Result, variant: str) -> None:
+        with open_netfilter(call) as netfilter:
+            masquerading.hand_over(netfilter, record, made.ips, variant)
+            if spoofing.parse_guard(record.config).mac:
+                inside, owner = made.interfaces[-1], (record.container_id, record.ifname)
+                reference.rules.remove_spoofing_guard(netfilter, *owner)  # of a hand-over that was killed
+                reference.rules.add_spoofing_guard(record.link, inside.mac, *owner)
+                spoofing.remove_guard(netfilter, record)
+
     def is_attached(self, call: Call, ends: Ends, record: Record) -> bool:
         """Adds the masquerading again, which is what a killed DEL removes first."""
         if find_host_end(ends.host, record) is None:
@@ -206,6 +216,10 @@ class Bridge(OrderedPlugin):
 def _end_masquerade(netfilter: Netfilter, record: Record) -> None:
     masquerading.end_masquerade(netfilter, record)
     failpoint(UNMASQUERADED)
+
+
+def _warn_unguarded(call: Call, error: Exception) -> None:
+    call.warn(f"podwire bridge: ports of pods are not guarded against rogue DHCP servers and routers: {error}")
 
 
 PLUGIN = Bridge()

@@ -4,7 +4,7 @@ from ipaddress import ip_interface, ip_network
 from typing import NamedTuple
 
 from podwire.cniplugins import masquerading
-from podwire.cniplugins.bridge import port_guard, spoofing
+from podwire.cniplugins.bridge import spoofing
 from podwire.cniplugins.ipam_delegate import ipam_type
 from podwire.cniplugins.pod_link import check_mtu, mac_from_address, requested_mac
 from podwire.protocols.cni.config import PluginConfig
@@ -36,7 +36,7 @@ class Settings(NamedTuple):
     disabled: bool = False
     """Whether the pod's end stays down (`disableContainerInterface`): a program of the pod sets it up."""
     trusted: bool = False
-    """Whether a pod may be a DHCP server or a router for others; see `port_guard.py`."""
+    """Whether a pod may be a DHCP server or a router for others; see `linux/nft/port_guard.py`."""
     dns: DNS | None = None
     """None is that of IPAM."""
     mac: str = ""
@@ -62,7 +62,7 @@ def parse_settings(config: PluginConfig, invocation: Invocation) -> Settings:
         promiscuous=taken(raw, "promiscMode", bool, False),
         isolated=taken(raw, "portIsolation", bool, False),
         disabled=is_disabled(raw),
-        trusted=port_guard.is_trusted(raw),
+        trusted=taken(raw, "trustedPort", bool, False),
         dns=overriding_dns(taken(raw, "dns", dict, {}), "dns."),
         mac=requested_mac(config, invocation),
     )

@@ -177,13 +177,16 @@ class Firewall(OrderedPlugin):
 
     def detach(self, call: Call, record: Record) -> None:
         with open_netfilter(call) as netfilter:
-            nat.remove(netfilter.elements, SETS, record.owns)
-            if record.is_lost or looked_up(record.config, "ingressPolicy") == "isolated":
-                failpoint(UNFORWARDED)
-                nat.remove(netfilter.elements.of("bridge"), ISOLATED_SETS, record.owns)
-            other_firewalls.remove_rules(netfilter, partial(_is_used, netfilter))
+            self._remove_elements(netfilter, record)
             if uses_iptables(record.config) and record.before:
                 reference.rules.remove_forwarding(netfilter, [ip_address(text) for text in record.before["addresses"]])
+
+    def _remove_elements(self, netfilter: Netfilter, record: Record) -> None:
+        nat.remove(netfilter.elements, SETS, record.owns)
+        if record.is_lost or looked_up(record.config, "ingressPolicy") == "isolated":
+            failpoint(UNFORWARDED)
+            nat.remove(netfilter.elements.of("bridge"), ISOLATED_SETS, record.owns)
+        other_firewalls.remove_rules(netfilter, partial(_is_used, netfilter))
 
     def detach_reference(self, call: Call, record: Record) -> None:
         with open_netfilter(call) as netfilter:
@@ -193,6 +196,16 @@ class Firewall(OrderedPlugin):
     def check_reference(self, call: Call, ends: Ends, previous: Result) -> bool:
         with open_netfilter(call) as netfilter:
             return reference.rules.forwarded(netfilter).issuperset(pod_addresses(previous))
+
+    def hand_over(self, call: Call, record: Record, made: Result, variant: str) -> None:
+        policy, backend, pod = policy_of(call.config), import_module(_IPTABLES), pod_addresses(made)
+        if policy != POLICIES[0]:
+            bridge = bridge_of(made, policy)
+            backend.isolate_bridge(bridge, policy, [address.version for address in pod], variant)
+        if not uses_iptables(call.config.raw):
+            backend.accept_forwarded(pod, backend.ADMIN, variant)
+        with open_netfilter(call) as netfilter:
+            self._remove_elements(netfilter, record)
 
     def check_attached(self, call: Call, ends: Ends, record: Record, previous: Result) -> None:
         policy = policy_of(call.config)

@@ -105,6 +105,12 @@ class PortMap(OrderedPlugin):
         with open_netfilter(call) as netfilter:
             reference.rules.collect_host_ports(netfilter, call.config.name, valid)
 
+    def hand_over(self, call: Call, record: Record, made: Result, variant: str) -> None:
+        settings = parse_settings(call.config)
+        if settings.iptables is None:
+            _add_to_iptables(settings, IptablesSettings(), addresses(made), record, variant)
+            self.detach(call, record)
+
     def check_attached(self, call: Call, ends: Ends, record: Record, previous: Result) -> None:
         settings, pod = parse_settings(call.config), addresses(previous)
         with open_netfilter(call) as netfilter:
@@ -125,12 +131,17 @@ class PortMap(OrderedPlugin):
             nat.check_usable(netfilter.elements, nat.MASQUERADE_SETS[0], partial(nat.ruleset, ()))
 
 
-def _add_to_iptables(settings: Settings, iptables: IptablesSettings, pod: dict[int, Interface], record: Record) -> None:
+def _add_to_iptables(
+    settings: Settings, iptables: IptablesSettings, pod: dict[int, Interface], record: Record, variant: str = "nft"
+) -> None:
     backend = import_module(_IPTABLES)
     for family, interface in pod.items():
-        conditions = iptables.conditions.get(family, [])
         ports = backend.Ports(
-            record, mark_bit=iptables.mark_bit, external_chain=iptables.external_chain, conditions=conditions
+            record,
+            mark_bit=iptables.mark_bit,
+            external_chain=iptables.external_chain,
+            conditions=iptables.conditions.get(family, []),
+            variant=variant,
         )
         numbers, entries = chain_entries(settings, interface, ports.set_mark)
         if numbers:

@@ -121,6 +121,10 @@ class PointToPoint(OrderedPlugin):
         with open_netfilter(call) as netfilter:
             reference.rules.collect_masquerade(netfilter, call.config.name, valid)
 
+    def hand_over(self, call: Call, record: Record, made: Result, variant: str) -> None:
+        with open_netfilter(call) as netfilter:
+            masquerading.hand_over(netfilter, record, made.ips, variant)
+
     def is_attached(self, call: Call, ends: Ends, record: Record) -> bool:
         """A killed DEL may have ended the masquerading alone."""
         if find_host_end(ends.host, record) is None:

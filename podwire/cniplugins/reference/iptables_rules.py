@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 DNAT, MASQ, SETMARK, SNAT = (f"CNI-HOSTPORT-{kind}" for kind in ("DNAT", "MASQ", "SETMARK", "SNAT"))
 FORWARD = "CNI-FORWARD"
-_ISOLATION = ("CNI-ISOLATION-STAGE-1", "CNI-ISOLATION-STAGE-2")
+ISOLATION = ("CNI-ISOLATION-STAGE-1", "CNI-ISOLATION-STAGE-2")
 _ADMIN = "CNI firewall plugin admin overrides"
 _TARGET = re.compile(r"(?:^| )-[jg] (\S+)")
 
@@ -87,5 +87,5 @@ def _unused(saved: Saved) -> frozenset[str]:
         unused.add(SNAT)
     admin = [rule.target for rule in saved.of(FORWARD) if rule.comment == _ADMIN]
     if FORWARD in saved.chains and len(admin) == len(saved.of(FORWARD)):
-        unused |= {FORWARD, *_ISOLATION, *(chain for chain in admin if not saved.of(chain))}
+        unused |= {FORWARD, *ISOLATION, *(chain for chain in admin if not saved.of(chain))}
     return saved.chains & unused

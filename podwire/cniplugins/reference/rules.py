@@ -73,6 +73,22 @@ def remove_spoofing_guard(netfilter: Netfilter, container_id: str, ifname: str) 
         KernelRuleset().apply("\n".join([*lines, ""]))
 
 
+def add_spoofing_guard(port: str, mac: str, container_id: str, ifname: str) -> None:
+    """Drops frames of a bridge's port with other MAC addresses, by the chains of `macspoofchk`."""
+    name, owner = f"cni-br-iface-{container_id}-{ifname}", f'comment "macspoofchk-{container_id}-{ifname}"'
+    guard = f"bridge nat {name}"
+    lines = [
+        "add table bridge nat",
+        f"add chain {_GUARDED} {{ type filter hook prerouting priority -300; policy accept; }}",
+        *(f"add chain {chain}\nflush chain {chain}" for chain in (f"{guard}-mac", guard)),
+        f"add rule {guard}-mac ether saddr {mac} return {owner}",
+        f"add rule {guard}-mac drop {owner}",
+        f"add rule {guard} jump {name}-mac {owner}",
+        f'add rule {_GUARDED} iifname "{port}" jump {name} {owner}',
+    ]
+    KernelRuleset().apply("\n".join([*lines, ""]))
+
+
 def has_forwarding(netfilter: Netfilter) -> bool:
     """Whether the firewall plugin may have rules."""
     return bool(tables_with(netfilter.elements.chains(), "filter", iptables.FORWARD))

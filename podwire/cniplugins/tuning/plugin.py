@@ -13,13 +13,14 @@ from podwire.cniplugins.pod_check import expect, expect_link
 from podwire.cniplugins.pod_link import pod_path
 from podwire.cniplugins.skeleton import Call, run_all
 from podwire.cniplugins.tuning.settings import NETWORK, Settings, parse_settings, patterns, updated_result
+from podwire.durable.files import replace_file
 from podwire.failpoints import declare, failpoint
 from podwire.linux import errors as linux
 from podwire.linux.net.network import KernelNetwork
 from podwire.linux.net.sysctls import KernelSysctls
 from podwire.protocols.cni.errors import CniError
 from podwire.protocols.cni.results import Result
-from podwire.protocols.cni.values import loaded_object, taken
+from podwire.protocols.cni.values import dumped, loaded_object, taken
 
 ALLOWLIST = "/etc/cni/tuning/allowlist.conf"
 """The administrator's patterns, one per line; without the file all sysctls of a network namespace are allowed."""
@@ -100,6 +101,15 @@ class Tuning(OrderedPlugin):
             except linux.LinuxError as error:
                 call.warn(f"podwire tuning: cannot restore {record.ifname} of {record.container_id}: {error}")
         os.unlink(path)
+
+    def hand_over(self, call: Call, record: Record, made: Result, variant: str) -> None:
+        """Saves the attributes that DEL restores where the reference plugin looks for them; it restores no sysctls."""
+        attributes = record.before["link"]
+        saved = {key: attributes[ours] for key, ours in _BACKUP.items() if ours in attributes}
+        if saved:
+            directory = taken(record.config, "dataDir", str, "") or BACKUPS
+            os.makedirs(directory, exist_ok=True)
+            replace_file(os.path.join(directory, f"{record.container_id}_{record.ifname}.json"), dumped(saved))
 
     def check_reference(self, call: Call, ends: Ends, previous: Result) -> bool:
         """The reference plugin has no trace of sysctls: what is requested is compared."""

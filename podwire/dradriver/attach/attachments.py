@@ -6,7 +6,7 @@ reads from the records and the links' owner tags how far the previous attempt go
 
 import logging
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,7 @@ from podwire.dradriver.attach.link_match import find_link
 from podwire.dradriver.attach.orphans import OrphanedLinks
 from podwire.dradriver.attach.plan import addresses as addresses_of
 from podwire.dradriver.attach.plan import change, inverse, plan
+from podwire.dradriver.attach.ports import BridgePorts
 from podwire.dradriver.attach.records import ATTACHED, ATTACHING, PREPARED, DeviceRecords, Record, Terms
 from podwire.dradriver.claims.allocations import Allocation, ClaimRef, PodRef, Refused
 from podwire.dradriver.parameters.settings import Interface
@@ -74,8 +75,9 @@ class RestoreFailed(Exception):
 
 
 class Attachments:
-    def __init__(self, state: Path, *, boot: str = "") -> None:
+    def __init__(self, state: Path, *, boot: str = "", trusted_bridges: Collection[str] = ()) -> None:
         """Works in the calling thread's network namespace, the host's. `boot` is the machine's if it is not given."""
+        self._ports = BridgePorts(trusted_bridges)
         self._records = DeviceRecords(state)
         self.boot = boot or boot_id()
         """Records of another boot have snapshots that mean nothing now."""
@@ -123,7 +125,7 @@ class Attachments:
                     undo.callback(self._forget, record)
                     failpoint(RECORDED)
                 if record.stage == PREPARED:
-                    preparation.make_ready(self._host, record)
+                    preparation.make_ready(self._host, record, self._ports)
                 done.append(record)
             undo.pop_all()
         return tuple(done)
@@ -150,7 +152,7 @@ class Attachments:
             if before.stage == ATTACHED:
                 with ExitStack() as stack:
                     pod = self._open(before, None, stack)
-                    executor = StepExecutor(before, self._host, pod)
+                    executor = StepExecutor(before, self._host, pod, self._ports)
                     executor.locate()
                     if pod is not None and executor.here is pod:
                         present = [address.interface for address in KernelAddresses(pod.netlink).list(executor.ifindex)]
@@ -187,7 +189,7 @@ class Attachments:
             return record
         fresh = preparation.decide(self._host, record.allocation, record.addresses, self.boot)
         self._records.put(fresh.file_key, fresh)
-        preparation.make_ready(self._host, fresh)
+        preparation.make_ready(self._host, fresh, self._ports)
         return fresh
 
     def _attach(self, records: tuple[Record, ...], pod: NamespaceHandle, netns: str) -> tuple[Record, ...]:
@@ -208,7 +210,7 @@ class Attachments:
 
     def _attach_one(self, record: Record, pod: NamespaceHandle) -> Record:
         """Raises StepFailed."""
-        executor = StepExecutor(record, self._host, pod)
+        executor = StepExecutor(record, self._host, pod, self._ports)
         on_host = executor.locate_on_host()
         steps = plan(record, waits_on_host=on_host is not None)
         try:
@@ -239,7 +241,7 @@ class Attachments:
 
     def _undo(self, record: Record, pod: NamespaceHandle | None, *, final: bool = False) -> tuple[str, ...]:
         """Returns what could not be restored. With `final`, also hardware that may still return. Raises StepFailed."""
-        executor = StepExecutor(record, self._host, pod)
+        executor = StepExecutor(record, self._host, pod, self._ports)
         executor.locate()
         try:
             executor.run(inverse(record, plan(record, waits_on_host=record.allocation.settings.dhcp)))

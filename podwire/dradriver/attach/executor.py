@@ -5,6 +5,7 @@ import logging
 from contextlib import suppress
 
 from podwire.dradriver.attach import link_config, link_match, made_links, steps
+from podwire.dradriver.attach.ports import BridgePorts
 from podwire.dradriver.attach.records import Record
 from podwire.dradriver.attach.steps import Step
 from podwire.failpoints import failpoint
@@ -32,8 +33,8 @@ class LinkGone(errors.NoSuchLink):
 class StepExecutor:
     """Knows the location of the device and follows its moves. `pod` is None when the pod's namespace is gone."""
 
-    def __init__(self, record: Record, host: NamespaceHandle, pod: NamespaceHandle | None) -> None:
-        self._record, self._host, self._pod = record, host, pod
+    def __init__(self, record: Record, host: NamespaceHandle, pod: NamespaceHandle | None, ports: BridgePorts) -> None:
+        self._record, self._host, self._pod, self._ports = record, host, pod, ports
         self.here: NamespaceHandle | None = None
         """The namespace of the device; None when it is in neither, or was not located yet."""
         self.ifindex = 0
@@ -77,7 +78,8 @@ class StepExecutor:
             case steps.Move():
                 self._move(step)
             case steps.Make():
-                self.ifindex, self.here = made_links.make(self._host, self._in_pod, step), self._in_pod
+                self.ifindex = made_links.make(self._host, self._in_pod, step, self._ports)
+                self.here = self._in_pod
             case steps.SetMtu():
                 self._set_mtu(step.mtu)
             case steps.SetSysctls():

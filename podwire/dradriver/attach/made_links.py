@@ -6,6 +6,7 @@ from contextlib import suppress
 from threading import Thread
 
 from podwire.dradriver.attach import steps
+from podwire.dradriver.attach.ports import BridgePorts
 from podwire.dradriver.parameters.settings import Made, Vrf
 from podwire.linux import errors
 from podwire.linux.net.deferred_deletion import delete_link
@@ -24,7 +25,7 @@ _ACROSS_VRFS = ("net.ipv4.tcp_l3mdev_accept", "net.ipv4.udp_l3mdev_accept")
 """Servers that are not bound to a VRF accept connections through this one, too."""
 
 
-def make(host: NamespaceHandle, there: NamespaceHandle, step: steps.Make) -> int:
+def make(host: NamespaceHandle, there: NamespaceHandle, step: steps.Make, ports: BridgePorts) -> int:
     """Makes an interface in the pod or on the host; returns its index. Raises LinkExists, NoSuchLink, Unsupported.
 
     A crash must not leave a link without an owner. The host's end of a veth is tagged by the message that makes it, and
@@ -45,6 +46,7 @@ def make(host: NamespaceHandle, there: NamespaceHandle, step: steps.Make) -> int
                     alias=step.tag,
                     master=bridge.ifindex,
                     up=True,
+                    group=ports.group(bridge.name),
                 )
             )
             rest = step.attributes._replace(name=None, alias=step.tag)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from podwire.dradriver.attach import made_links
 from podwire.dradriver.attach.executor import StepExecutor
 from podwire.dradriver.attach.plan import attributes, make_step
+from podwire.dradriver.attach.ports import BridgePorts
 from podwire.dradriver.attach.records import Record
 from podwire.dradriver.claims.allocations import Allocation, Refused
 from podwire.dradriver.inventory.uplinks import needed, uplinks
@@ -117,7 +118,7 @@ def check_not_needed(host: NamespaceHandle, links: dict[int, Link], link: Link) 
         raise Refused("", f"the host's default route goes through {link.name}: it stays there")
 
 
-def make_ready(host: NamespaceHandle, record: Record) -> None:
+def make_ready(host: NamespaceHandle, record: Record, ports: BridgePorts) -> None:
     """Brings up a link that needs a DHCP lease; all other interfaces are made when the pod's namespace exists."""
     if not record.allocation.settings.dhcp:
         return
@@ -129,12 +130,12 @@ def make_ready(host: NamespaceHandle, record: Record) -> None:
             links.change(link.ifindex, Attributes(mac=record.mac))
         links.change(link.ifindex, Attributes(up=True))
         return
-    executor = StepExecutor(record, host, None)
+    executor = StepExecutor(record, host, None, ports)
     waiting = executor.locate_on_host()
     if waiting is None or waiting.alias != record.tag:
         executor.unmake(record.host_end)
         named = attributes(record)._replace(name=record.waiting_name)
-        executor.ifindex = made_links.make(host, host, replace(make_step(record), attributes=named))
+        executor.ifindex = made_links.make(host, host, replace(make_step(record), attributes=named), ports)
         failpoint(WAITING)
     # The host does not configure IPv6 on a link that only waits for its pod.
     with suppress(errors.NoSuchSysctl):  # a kernel without IPv6

@@ -6,9 +6,7 @@ The hook (`podwire-shim attached FILE`) compares the container's network namespa
 second of three ways in which attachment fails closed, see nri_hooks; it also works while the driver is not running.
 """
 
-import os
 import re
-import shutil
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,13 +17,11 @@ import msgspec
 from podwire.dradriver.names import CDI_KIND, DRIVER
 from podwire.durable.files import replace_file
 from podwire.failpoints import declare, failpoint
-from podwire.shim import find_shim
 
 VERSION = "0.5.0"
 """The oldest version that has what is used, so that more runtimes accept it."""
 HOOK_SECONDS = 10
 HOOK_NAME = "podwire-network-attached"
-"""Some runtimes report nothing but the path of a hook that failed, so the name says what it checks."""
 WRITTEN = declare("network-driver.cdi-written", "a claim's CDI file exists, and the kubelet has no answer yet")
 
 
@@ -120,23 +116,6 @@ class CdiFiles:
 
 
 _HEAD, _TAIL = f"{DRIVER}-claim@", ".json"
-
-
-def install_hook(directory: Path) -> Sequence[str]:
-    """Returns the beginning of the hook's command line. Blocks; raises OSError.
-
-    A driver in a container copies the program to its state directory, which the host has under the same path: runtimes
-    of the host cannot start a program of the image.
-    """
-    source, target = find_shim(), directory / HOOK_NAME
-    content = source.read_bytes()
-    if not (_has(target, content) and os.access(target, os.X_OK)):
-        directory.mkdir(mode=0o755, parents=True, exist_ok=True)
-        fresh = directory / f".{HOOK_NAME}.{os.getpid()}"
-        shutil.copy(source, fresh)
-        fresh.chmod(0o755)
-        fresh.rename(target)
-    return (str(target),)
 
 
 def _name(claim_uid: str) -> str:

@@ -33,6 +33,8 @@ class Config:
     """Whether bridges that are not podwire's own are shared, also those that are not named."""
     slots: int = 16
     """Of those bridges."""
+    trusted_bridges: tuple[str, ...] = ()
+    """Bridges on which pods may be DHCP servers and routers for others; see attach/ports."""
     taint: str = "NoSchedule"
     """The effect of having no carrier, or of being gone."""
     patience: float = 3.0
@@ -59,6 +61,12 @@ def _parents(key: str, value: object) -> tuple[Shared, ...]:
             raise BadConfig(f"{key}[{at}].interface", f"{parent.interface} is listed twice")
         parents.append(parent)
     return tuple(parents)
+
+
+def _links(key: str, value: object) -> tuple[str, ...]:
+    if not isinstance(value, list) or len(value) > MOST_PARENTS:
+        raise BadConfig(key, f"must be a list of up to {MOST_PARENTS} names of links")
+    return tuple(link(f"{key}[{at}]", item) for at, item in enumerate(value))
 
 
 def _bandwidth(key: str, value: object) -> int:
@@ -93,8 +101,15 @@ KEYS: dict[str, Read] = {
     "shared": _parents,
     "shareBridges": flag,
     "bridgeSlots": between(1, MOST_SLOTS),
+    "trustedBridges": _links,
     "taintEffect": one_of(*EFFECTS),
     "patienceSeconds": _seconds,
 }
-RENAMED = {"shareBridges": "bridges", "bridgeSlots": "slots", "taintEffect": "taint", "patienceSeconds": "patience"}
+RENAMED = {
+    "shareBridges": "bridges",
+    "bridgeSlots": "slots",
+    "trustedBridges": "trusted_bridges",
+    "taintEffect": "taint",
+    "patienceSeconds": "patience",
+}
 """Fields of Config that have another name in the file."""

@@ -5,9 +5,10 @@ from typing import Any
 
 from podwire.kinds.builtin.admissionregistration.strategy import HTTPS
 from podwire.kinds.builtin.apps.template import container_cells
-from podwire.kinds.field_checks import Choice, Object, named
+from podwire.kinds.field_checks import Choice, Object, labels, named, unchanged
 from podwire.kinds.podspec import validation
 from podwire.kinds.podspec.defaults import POD_TEMPLATE, default_template
+from podwire.kinds.podspec.scheduling_rules import tolerations
 from podwire.kinds.strategy import Strategy, as_on_create, selectable
 from podwire.kinds.tables import (
     NONE,
@@ -96,9 +97,30 @@ def runtime_class_row(obj: Json, now: float) -> list[Any]:
     return [name_of(obj), text(obj, "handler"), age_of(obj, now)]
 
 
+def validate_runtime_class(obj: Object) -> list[FieldError]:
+    errors: list[FieldError] = []
+    if handler := obj.get("handler"):
+        named(names.dns_label, handler, "handler", errors)
+    else:
+        errors.append(required("handler"))
+    scheduling = obj.get("scheduling") or {}
+    if selector := scheduling.get("nodeSelector"):
+        labels(selector, "scheduling.nodeSelector", errors)
+    tolerations(scheduling.get("tolerations") or (), "scheduling.tolerations", errors)
+    return errors
+
+
+def validate_runtime_class_update(new: Object, old: Object) -> list[FieldError]:
+    errors: list[FieldError] = []
+    unchanged(new.get("handler"), old.get("handler"), "handler", errors)
+    return errors
+
+
 RUNTIME_CLASS = Strategy(
     group="node.k8s.io",
     kind="RuntimeClass",
+    validate_create=validate_runtime_class,
+    validate_update=validate_runtime_class_update,
     allow_create_on_update=True,
     allow_unconditional_update=False,
     columns="Name|Handler|Age",

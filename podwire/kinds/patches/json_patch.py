@@ -58,7 +58,7 @@ def _parse(number: int, given: Any) -> _Operation:
         raise PatchError(400, f"operation {number}: must be an object")
     name = given.get("op")
     if name not in _OPERATIONS:
-        raise PatchError(400, f"operation {number}: op must be one of {', '.join(sorted(_OPERATIONS))}")
+        raise PatchError(422, f"operation {number}: op must be one of {', '.join(sorted(_OPERATIONS))}")
     if name in _NEEDS_VALUE and "value" not in given:
         raise PatchError(400, f"operation {number}: {name} needs a value")
     source = _pointer(number, "from", given.get("from")) if name in _NEEDS_FROM else ()

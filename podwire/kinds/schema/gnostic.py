@@ -134,12 +134,19 @@ _QUERY, _PATH = _plain_parameter(6), _plain_parameter(5)
 
 def _parameter(parameter: Any) -> bytes:
     if parameter["in"] == "body":
-        return _sized(1, _sized(1, _encode(parameter, _BODY, 6)))
+        return _sized(1, _encode(parameter, _BODY, 6))
     if parameter["in"] == "query":
-        inner = _sized(3, _encode(parameter, _QUERY, 23))
-    else:
-        inner = _sized(4, _encode(parameter, _PATH, 22))
-    return _sized(1, _sized(2, inner))
+        return _sized(2, _sized(3, _encode(parameter, _QUERY, 23)))
+    if parameter["in"] == "path":
+        return _sized(2, _sized(4, _encode(parameter, _PATH, 22)))
+    raise ValueError(f'parameters in "{parameter["in"]}" are not supported')
+
+
+def _parameter_item(parameter: Any) -> bytes:
+    """A parameter, or a reference to one of the document."""
+    if "$ref" in parameter:
+        return _sized(2, _text(1, parameter["$ref"]))
+    return _sized(1, _parameter(parameter))
 
 
 def _response(response: Any) -> bytes:
@@ -150,7 +157,7 @@ def _response(response: Any) -> bytes:
 
 _OPERATION: Table = {
     "tags": (1, _texts), "summary": (2, _text), "description": (3, _text), "operationId": (5, _text),
-    "produces": (6, _texts), "consumes": (7, _texts), "parameters": (8, _messages(_parameter)),
+    "produces": (6, _texts), "consumes": (7, _texts), "parameters": (8, _messages(_parameter_item)),
     "responses": (9, _message(_named(1, _response))), "schemes": (10, _texts), "deprecated": (11, _integer),
 }  # fmt: skip
 
@@ -162,7 +169,7 @@ def _operation(operation: Any) -> bytes:
 _PATH_ITEM: Table = {
     **{method: (number, _message(_operation)) for method, number in
        (("get", 2), ("put", 3), ("post", 4), ("delete", 5), ("options", 6), ("head", 7), ("patch", 8))},
-    "parameters": (9, _messages(_parameter)),
+    "parameters": (9, _messages(_parameter_item)),
 }  # fmt: skip
 
 _INFO: Table = {"title": (1, _text), "version": (2, _text)}
@@ -172,6 +179,7 @@ _DOCUMENT: Table = {
     "info": (2, _message(lambda info: _encode(info, _INFO, 7))),
     "paths": (8, _message(_named(2, lambda item: _encode(item, _PATH_ITEM, 10)))),
     "definitions": (9, _message(_named(1, _schema))),
+    "parameters": (10, _message(_named(1, _parameter))),
 }
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 import podwire
-from podwire.kinds.schema import gnostic, swagger
+from podwire.kinds.schema import gnostic, merging, swagger
 from podwire.kinds.schema.components import META, CustomComponents, components, custom_name
 from podwire.kinds.schema.definitions import VERSION, Definitions, load
 from podwire.kinds.schema.documents import Document, clauses
@@ -53,6 +53,8 @@ class OpenApi:
         self._custom = CustomComponents(self._definitions)
         self._rendered: dict[str, Document] = {}
         """By hash."""
+        self._others: tuple[tuple[str, dict[str, Any]], ...] = ()
+        """Parts of v2 documents of other servers, each with its hash, in the order in which they are merged."""
         self.elsewhere: Mapping[str, str] = {}
         """Addresses of v3 documents that other servers have, by path; for the index."""
         self.replace_custom(())
@@ -66,7 +68,16 @@ class OpenApi:
             parts.setdefault(_path(kind), _Part()).custom.append((kind, schema))
         hashes = {path: part.hash() for path, part in parts.items()}
         self._parts, self._hashes = parts, hashes
-        present = {*hashes.values(), self._v2_hash(_JSON), self._v2_hash(_V2_PROTOBUF)}
+        self._forget()
+
+    def replace_others(self, others: Iterable[tuple[str, dict[str, Any]]]) -> None:
+        """Sets the parts of v2 documents of other servers (see `other_part`), each with its hash."""
+        if (given := tuple(others)) != self._others:
+            self._others = given
+            self._forget()
+
+    def _forget(self) -> None:
+        present = {*self._hashes.values(), self._v2_hash(_JSON), self._v2_hash(_V2_PROTOBUF)}
         self._rendered = {digest: document for digest, document in self._rendered.items() if digest in present}
 
     def index(self) -> bytes:
@@ -89,16 +100,19 @@ class OpenApi:
     def v2(self, accept: str) -> Document:
         """`/openapi/v2`. Raises NotAcceptable."""
         media, digest, parts = _v2_media(accept), self.v2_hash(accept), [*self._parts.values()]
+        others = self._others
         document = self._rendered.get(digest)
         if document is None:
             content = self._content(parts, v2=True)
             schemas = content["components"]["schemas"]
-            old = {
+            old: dict[str, Any] = {
                 "swagger": "2.0",
                 "info": {"title": "podwire", "version": f"v{VERSION}"},
                 "paths": {path: swagger.path_item(item) for path, item in content["paths"].items()},
                 "definitions": {name: swagger.definition(schema) for name, schema in schemas.items()},
             }
+            for _, other in others:
+                merging.merge(old, other)
             body = msgspec.json.encode(old) if media == _JSON else gnostic.encode(old)
             document = self._rendered[digest] = Document.of(
                 body, content_type=media, etag=f'"{digest}"', cache_control="no-cache, private", vary="Accept"
@@ -117,7 +131,11 @@ class OpenApi:
         return self._hashes.get(path, "")
 
     def _v2_hash(self, media: str) -> str:
-        return hashlib.sha256("".join((media, *self._hashes.values())).encode()).hexdigest().upper()
+        return (
+            hashlib.sha256("".join((media, *self._hashes.values(), *(digest for digest, _ in self._others))).encode())
+            .hexdigest()
+            .upper()
+        )
 
     def _document(self, parts: Iterable[_Part]) -> dict[str, Any]:
         """Returns a v3 document of the kinds of these parts."""
@@ -148,6 +166,16 @@ class OpenApi:
             for kind, _ in part.custom:
                 all_paths |= paths(kind, schema_of, custom=True)
         return {"paths": all_paths, "components": {"schemas": {**components(self._definitions, names), **custom}}}
+
+
+def other_part(body: bytes, prefix: str) -> tuple[str, dict[str, Any]]:
+    """Returns the hash and the part below a prefix of another server's v2 document. Raises ValueError."""
+    try:
+        part = merging.part_of(msgspec.json.decode(body), prefix)
+        gnostic.encode(part)
+    except (msgspec.MsgspecError, LookupError, TypeError, AttributeError, RecursionError, UnicodeDecodeError) as error:
+        raise ValueError(f"not an OpenAPI v2 document: {error}") from error
+    return hashlib.sha256(msgspec.json.encode(part)).hexdigest().upper(), part
 
 
 def _path(kind: Kind) -> str:

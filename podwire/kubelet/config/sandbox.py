@@ -8,6 +8,9 @@ from podwire.protocols.cri import cri_pb2 as pb
 
 SEEN, SOURCE = "kubernetes.io/config.seen", "kubernetes.io/config.source"
 """Annotations: when the kubelet first saw the pod, and from which source."""
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+"""The annotation in which kubectl keeps a copy of the pod, with values of environment variables. A runtime has no use
+for it, and would keep it in its records."""
 
 
 def sandbox_config(
@@ -28,6 +31,7 @@ def sandbox_config(
     `pids` limits the processes and threads of the pod, unless it is 0: the runtime makes a cgroup for the pod.
     """
     annotations = {SOURCE: source, **({SEEN: seen} if seen else {}), **pod.metadata.annotations}
+    annotations.pop(LAST_APPLIED, None)
     return pb.PodSandboxConfig(
         metadata=pb.PodSandboxMetadata(name=pod.name, namespace=pod.namespace, uid=pod.uid, attempt=attempt),
         hostname="" if pod.spec.host_network else hostname,

@@ -4,8 +4,9 @@
    the kernel reports that tasks wait for memory.
 2. Report the conditions of pressure; admission and the scheduler keep new pods away.
 3. Evict every pod that exceeds a limit of local storage.
-4. If a threshold is passed: for the disk of images, unused images are removed; if that is not enough, and for all other
-   resources, evict the first pod of the ranking, and look again when it is removed.
+4. If a threshold is passed: for a disk, containers and files of pods that have finished are removed, then unused
+   images; if that is not enough, and for all other resources, evict the first pod of the ranking, and look again when
+   it is removed. This goes on until the minimum reclaim of the threshold is available, too.
 """
 
 import asyncio
@@ -25,9 +26,12 @@ from podwire.kubelet.eviction.thresholds import (
     SIGNALS,
     Observation,
     Threshold,
+    in_order,
     met,
     observations,
     pressed_conditions,
+    reclaiming,
+    unresolved,
 )
 from podwire.kubelet.eviction.usage import PodUsage
 from podwire.kubelet.images.garbage_collection import ImageGarbageCollector, ImageGcFailed
@@ -66,6 +70,11 @@ class EvictablePod(Protocol):
         """Nothing of the pod is on the node any more."""
         ...
 
+    def discard(self) -> bool:
+        """Remove the containers and files of a pod that has finished; returns whether it has. `content_removed`
+        follows."""
+        ...
+
     def evict(self, message: str, grace: int, *, disruption: bool) -> None:
         """End the pod with the reason Evicted. `disruption`: not for what the pod did, but for the node's sake."""
         ...
@@ -95,10 +104,13 @@ class EvictionManager:
         self._pods = pods
         self._settings = settings
         self._meter = PodMeter(cri, paths, settings.call)
+        self._thresholds = reclaiming((*node_settings.thresholds, *settings.soft), settings.minimum_reclaim)
         self._image_directory = ""
         self._last_pressed: dict[str, float] = {}
         """By condition: when it was last observed."""
         self._passed_since: dict[Threshold, float] = {}
+        self._due: list[Threshold] = []
+        """Thresholds for which pods were to be evicted at the last look."""
         self._not_before: dict[str, float] = {}
         """By pod uid: when it may be measured again."""
         self._woken = asyncio.Event()
@@ -143,14 +155,17 @@ class EvictionManager:
 
     async def look(self) -> tuple[list[Threshold], Mapping[str, Observation]]:
         """Observe the node and report its conditions. Returns the thresholds that are passed, soft ones only after
-        their grace period. Raises OSError."""
+        their grace period, and those whose minimum reclaim is not available yet. Raises OSError."""
         observed = await self._observe()
-        passed = met((*self._node_settings.thresholds, *self._settings.soft), observed)
+        passed = met(self._thresholds, observed)
+        passed = in_order({*passed, *unresolved(self._due, observed)})
         self._set_conditions(passed)
         now = self._clock.monotonic()
         self._passed_since = {threshold: self._passed_since.get(threshold, now) for threshold in passed}
-        due = [threshold for threshold in passed if now - self._passed_since[threshold] >= (threshold.grace or 0.0)]
-        return due, observed
+        self._due = [
+            threshold for threshold in passed if now - self._passed_since[threshold] >= (threshold.grace or 0.0)
+        ]
+        return self._due, observed
 
     async def _synchronize(self) -> list[EvictablePod]:
         """Returns the pods that were evicted."""
@@ -165,22 +180,26 @@ class EvictionManager:
         resource = SIGNALS[passed[0].signal].resource
         log.warning("node is short of a resource", extra={"signal": passed[0].signal, "resource": resource})
         self._node.record(WARNING, "EvictionThresholdMet", f"Attempting to reclaim {resource}")
-        if await self._reclaim_images(passed[0]):
-            log.info("node needs no eviction after removal of images", extra={"signal": passed[0].signal})
+        if await self._reclaim_disk(passed[0]):
+            log.info("node needs no eviction after removal of unused files", extra={"signal": passed[0].signal})
             return []
         return await self._evict_one(active, resource, passed, observed)
 
-    async def _reclaim_images(self, threshold: Threshold) -> bool:
-        """Removes unused images if they are on the disk that is full. Returns whether no threshold is passed then."""
+    async def _reclaim_disk(self, threshold: Threshold) -> bool:
+        """Removes containers and files of finished pods, then unused images if they are on the disk that is full.
+        Returns whether no threshold is passed then."""
         if SIGNALS[threshold.signal].condition != DISK:
             return False
-        if threshold.signal.startswith("nodefs") and not await asyncio.to_thread(self._share_disk):
-            return False
-        try:
-            await self._images.remove_unused()
-        except (ImageGcFailed, RpcError) as error:
-            log.warning("cannot reclaim disk from images", extra={"error": str(error)})
-        return not met((*self._node_settings.thresholds, *self._settings.soft), await self._observe())
+        discarded = [candidate for candidate in self._pods() if candidate.discard()]
+        if discarded:
+            log.info("removing containers of finished pods", extra={"pods": len(discarded)})
+            await self._wait_for_cleanup(discarded)
+        if threshold.signal.startswith("imagefs") or await asyncio.to_thread(self._share_disk):
+            try:
+                await self._images.remove_unused()
+            except (ImageGcFailed, RpcError) as error:
+                log.warning("cannot reclaim disk from images", extra={"error": str(error)})
+        return not met(self._thresholds, await self._observe())
 
     def _share_disk(self) -> bool:
         """Whether images and pods' files are on one file system."""
@@ -260,7 +279,7 @@ class EvictionManager:
                 for candidate in evicted:
                     await candidate.content_removed.wait()
         except TimeoutError:
-            log.warning("evicted pods are still on the node", extra={"seconds": self._settings.cleanup})
+            log.warning("removed pods are still on the node", extra={"seconds": self._settings.cleanup})
 
 
 def _reclaims(threshold: Threshold, resource: str) -> bool:

@@ -1,6 +1,7 @@
 """Settings of the eviction manager."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from podwire.kubelet.eviction.thresholds import Threshold
 
@@ -19,6 +20,8 @@ class EvictionSettings:
     """Soft thresholds; they do not reduce what is allocatable."""
     soft_grace: int = 0
     """The longest grace period of the containers of a pod that is evicted for a soft threshold."""
+    minimum_reclaim: Mapping[str, Threshold] = field(default_factory=dict)
+    """By signal: how much more than its threshold must be available until eviction ends."""
     cleanup: float = 30.0
     """How long the next eviction waits until an evicted pod is removed from the node."""
     call: float = 60.0

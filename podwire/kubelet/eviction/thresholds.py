@@ -46,9 +46,17 @@ class Threshold(NamedTuple):
     """Share of the capacity; used when `amount` is None."""
     grace: float | None = None
     """Seconds for which a soft threshold must be passed; None for a hard one."""
+    reclaim: int | None = 0
+    """Once pods are evicted, this much more than the threshold must become available."""
+    reclaim_share: float = 0.0
+    """Share of the capacity; used when `reclaim` is None."""
 
     def of(self, capacity: int) -> int:
         return int(capacity * self.share) if self.amount is None else self.amount
+
+    def with_reclaim(self, capacity: int) -> int:
+        """The amount at which eviction ends."""
+        return self.of(capacity) + (int(capacity * self.reclaim_share) if self.reclaim is None else self.reclaim)
 
 
 DEFAULT = (
@@ -120,6 +128,28 @@ def soft(thresholds: Iterable[Threshold], periods: Mapping[str, float]) -> tuple
     return tuple(threshold._replace(grace=periods[threshold.signal]) for threshold in thresholds)
 
 
+def parse_minimum_reclaim(text: str) -> dict[str, Threshold]:
+    """Parses `SIGNAL=QUANTITY,…` or `SIGNAL=PERCENT%`: the amounts by signal. Raises ValueError."""
+    reclaims: dict[str, Threshold] = {}
+    for part in filter(None, text.split(",")):
+        signal, operator, value = part.partition("=")
+        if not operator:
+            raise ValueError(f"{part!r}: expected SIGNAL=QUANTITY or SIGNAL=PERCENT%")
+        if signal not in SIGNALS:
+            raise ValueError(f"unknown eviction signal {signal!r}: expected one of {', '.join(SIGNALS)}")
+        if signal in reclaims:
+            raise ValueError(f"eviction signal {signal} is given twice")
+        reclaims[signal] = _parse(signal, value)
+    return reclaims
+
+
+def reclaiming(thresholds: Iterable[Threshold], reclaims: Mapping[str, Threshold]) -> tuple[Threshold, ...]:
+    """The thresholds with the minimum reclaim of their signals."""
+    none = Threshold("", 0)
+    amounts = [(threshold, reclaims.get(threshold.signal, none)) for threshold in thresholds]
+    return tuple(threshold._replace(reclaim=amount.amount, reclaim_share=amount.share) for threshold, amount in amounts)
+
+
 def observations(memory: int, node: FreeResources, images: FreeResources | None = None) -> dict[str, Observation]:
     """`memory` is the capacity; `images` the file system of images and writable layers."""
     observed = {
@@ -138,13 +168,26 @@ def _file_system(name: str, left: FreeResources) -> dict[str, Observation]:
 
 def met(thresholds: Iterable[Threshold], observed: Mapping[str, Observation]) -> list[Threshold]:
     """The thresholds that are passed, in the order in which they are handled."""
-    order = list(SIGNALS)
-    passed = [
+    return in_order(
         threshold
         for threshold in thresholds
         if (seen := observed.get(threshold.signal)) and seen.available < threshold.of(seen.capacity)
+    )
+
+
+def in_order(thresholds: Iterable[Threshold]) -> list[Threshold]:
+    """Thresholds in the order in which they are handled."""
+    order = list(SIGNALS)
+    return sorted(thresholds, key=lambda threshold: order.index(threshold.signal))
+
+
+def unresolved(thresholds: Iterable[Threshold], observed: Mapping[str, Observation]) -> list[Threshold]:
+    """Of thresholds that were passed: those whose minimum reclaim is not available yet."""
+    return [
+        threshold
+        for threshold in thresholds
+        if (seen := observed.get(threshold.signal)) and seen.available < threshold.with_reclaim(seen.capacity)
     ]
-    return sorted(passed, key=lambda threshold: order.index(threshold.signal))
 
 
 def pressed_conditions(passed: Iterable[Threshold]) -> frozenset[str]:

@@ -82,8 +82,11 @@ class PodWorker:
         self._woken = asyncio.Event()
         self.terminating = asyncio.Event()
         self.content_removed = asyncio.Event()
-        """Nothing of the pod is on the node any more; set for an evicted pod before it is deleted from the API."""
+        """Nothing of the pod is on the node any more; set for an evicted or discarded pod before it is deleted from the
+        API."""
         self._interrupted = asyncio.Event()
+        self._discarded = False
+        """The pod has finished, and its node needs the disk."""
         self._stale = not self._cache.current
         """The runtime must be asked; what the cache has of the pod may be old."""
         self._gone = False
@@ -134,6 +137,17 @@ class PodWorker:
         self.state.evict(message, grace, disruption=disruption)
         self._interrupted.set()
         self._woken.set()
+
+    def discard(self) -> bool:
+        """Remove the containers and files of a pod that has finished; returns whether it has.
+
+        `content_removed` follows. The API has its status, which needs nothing of the node; its logs are lost."""
+        if not self.pod.finished or self.terminating.is_set() or self.content_removed.is_set():
+            return False
+        if not self._discarded:
+            self._discarded = True
+            self._woken.set()
+        return True
 
     def objects_changed(self) -> None:
         self.state.may_start()
@@ -312,23 +326,24 @@ class PodWorker:
                 wake_at = min(retry_at, wake_at or retry_at)
         self._report(observed)
         evicted = self.state.eviction is not None or (self.pod.finished and self.pod.status.reason == "Evicted")
-        if released and evicted:
+        if released and (evicted or self._discarded):
             released = await self._remove_content(observed)
         return wake_at if released else self._clock.monotonic() + self._limits.fault_retry
 
     async def _remove_content(self, observed: ObservedPod) -> bool:
-        """An evicted pod stays in the API for people to see; its containers, logs and volumes go at once."""
+        """An evicted pod stays in the API for people to see; its containers, logs and volumes go at once. The same
+        holds for a finished pod on a full disk."""
         try:
             await self._deps.termination.remove_pod(self.pod.uid, observed)
         except OSError as error:
-            log.warning("cannot remove files of evicted pod", extra={"error": str(error)})
+            log.warning("cannot remove files of ended pod", extra={"error": str(error)})
             return False
         self._cache.forget(self.pod.uid)
         self.content_removed.set()
         return True
 
     async def _remove_late_sandboxes(self) -> None:
-        """The runtime may have completed a call for an evicted pod after everything of the pod was removed."""
+        """The runtime may have completed a call for such a pod after everything of the pod was removed."""
         observed = await self._observe()
         if observed.sandboxes:
             await self._deps.termination.stop_sandboxes(observed)

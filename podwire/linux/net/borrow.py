@@ -167,8 +167,11 @@ def return_link(
     If the name is taken there it gets `spare_name`: the pod's namespace may end before somebody comes again, and a
     virtual link would end with it. The alias, which is the caller's owner tag, stays.
     """
-    DetailedLinks(pod.netlink).change(index, Attributes(up=False))
-    attributes = snapshot.attributes._replace(name=snapshot.name, alias=None, up=None)
+    links = DetailedLinks(pod.netlink)
+    links.change(index, Attributes(up=False))
+    # What is right is not set again: some drivers refuse to set a MAC address, even the one that they have.
+    changes = changes_to(snapshot.attributes, attributes_of(links.get(index)))
+    attributes = changes._replace(name=snapshot.name, alias=None, up=None)
     try:
         return _move(pod.netlink, index, host, attributes)
     except errors.LinkExists:

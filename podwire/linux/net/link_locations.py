@@ -4,7 +4,7 @@ A link is identified by its namespace and index. When it moves, the event has th
 location, so it is found again under any name.
 """
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Hashable, Iterable
 from typing import NamedTuple
 
 from podwire.linux.net.link_moves import LinkEvent, NamespaceEnded
@@ -72,7 +72,7 @@ class LinkLocations:
     def learn(self, events: Iterable[LinkEvent | NamespaceEnded]) -> None:
         for event in events:
             if isinstance(event, NamespaceEnded):
-                self._lose(lambda place, netns=event.netns: place[0] == netns)  # type: ignore[misc]  # a default binds it
+                self._ended(event.netns)
             elif event.netns is None:
                 self._here(event)
             else:
@@ -89,11 +89,20 @@ class LinkLocations:
 
     def doubt(self) -> None:
         """Events were lost: locations in other namespaces are unknown."""
-        self._lose(lambda _place: True)
+        for key, away in self._away.items():
+            if away.place is not None:
+                self._away[key] = Elsewhere()
 
-    def _lose(self, lost: Callable[[tuple[int, int]], bool]) -> None:
-        for key in [device for device, away in self._away.items() if away.place is not None and lost(away.place)]:
-            self._away[key] = Elsewhere()
+    def _ended(self, netns: int) -> None:
+        """The kernel deletes virtual links with their namespace, and returns those of hardware to the host."""
+        for key, away in list(self._away.items()):
+            if away.place is None or away.place[0] != netns:
+                continue
+            if away.link is not None and away.link.kind:
+                del self._away[key]
+                self._deleted.add(key)
+            else:
+                self._away[key] = Elsewhere()
 
     def _here(self, seen: LinkEvent) -> None:
         if not seen.gone:

@@ -114,6 +114,7 @@ class KernelLinks:
         promiscuous: bool | None = None,
         all_multicast: bool | None = None,
         queue: int | None = None,
+        group: int | None = None,
     ) -> None:
         """Change what is given and leave the rest; master 0 leaves the bridge."""
         parts = [
@@ -123,6 +124,7 @@ class KernelLinks:
             b"" if alias is None else attribute(_ALIAS, alias.encode() or b"\0"),
             b"" if master is None else u32(_MASTER, master),
             b"" if queue is None else u32(_QUEUE, queue),
+            b"" if group is None else u32(_GROUP, group),
         ]
         wanted = ((_UP, up), (_PROMISCUOUS, promiscuous), (_ALL_MULTICAST, all_multicast))
         flags = sum(flag for flag, value in wanted if value)

@@ -49,6 +49,15 @@ class Iptables(NamedTuple):
         raise errors.Unsupported(errno.ENOENT, f"run {family}-{action}", "it is not installed")
 
 
+def host_variant() -> str:
+    """Returns the variant that `iptables` is on this host. Raises Unsupported without it."""
+    try:
+        done = run(("iptables", "--version"), env=_ENVIRONMENT, deadline=_SECONDS)
+    except errors.NoSuchPath:
+        raise errors.Unsupported(errno.ENOENT, "run iptables", "it is not installed") from None
+    return "nft" if b"nf_tables" in done.stdout else "legacy"
+
+
 def tables_with(chains: KernelChains, table: str, chain: str) -> list[Iptables]:
     """Returns the tables that have a chain; those of the legacy variant that may have it."""
     found = []

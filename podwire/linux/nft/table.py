@@ -179,6 +179,12 @@ class KernelRuleset:
             return b""
         return done.stdout if done.code == 0 else b""
 
+    def text(self) -> str:
+        """Returns all tables in nft's own language. Raises BadRuleset, Unsupported without nft."""
+        done = self._nft("list", "ruleset", stdin="")
+        self._raise_on_failure("list", done)
+        return done.stdout.decode("utf-8", "replace")
+
     def _raise_on_failure(self, action: str, done: Finished) -> None:
         if done.code != 0:
             message = done.stderr.decode("utf-8", "replace").strip()

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from podwire.interfaces import Clock
 from podwire.nriplugins.network.informers import Informers
-from podwire.nriplugins.network.kinds import POLICIES
 from podwire.nriplugins.network.metrics import Meter
 from podwire.nriplugins.network.named_resources import NamedReader
 from podwire.nriplugins.network.plugin import NetworkPlugin
@@ -56,7 +55,7 @@ class Parts:
     async def metrics(self) -> str:
         """For Prometheus. Raises LinuxError."""
         facts = await self.reconciler.facts()
-        kinds = {POLICIES.kind: facts.policies, **self.reconciler.known.counts()}
+        kinds = {**facts.policies, **self.reconciler.known.counts()}
         gauges: dict[str, tuple[str, Iterable[tuple[Labels, float]]]] = {
             "pods": ("Pods of this node with a network of their own", [((), len(self.reconciler.sandboxes))]),
             "refused_pods": ("Pods that could not have what they must", [((), len(self.reconciler.refused))]),

@@ -36,9 +36,11 @@ def _text(description: str, **rest: Any) -> Schema:
     return {"type": "string", "description": description, **rest}
 
 
-def _integer(description: str, least: int, most: int, **rest: Any) -> Schema:
-    wide = {"format": "int64"}
-    return {"type": "integer", "description": description, "minimum": least, "maximum": most, **wide, **rest}
+def _integer(description: str, least: int, most: int | None = None, **rest: Any) -> Schema:
+    """Without `most` the format bounds it. A bound of 2**63-1 does not work: kube-apiserver compares bounds as float64,
+    in which that number is 2**63, and rejects every object."""
+    bounds = {"minimum": least} | ({} if most is None else {"maximum": most})
+    return {"type": "integer", "description": description, **bounds, "format": "int64", **rest}
 
 
 def _object(description: str, properties: Mapping[str, Schema], *required: str, **rest: Any) -> Schema:
@@ -125,7 +127,7 @@ def _status() -> Schema:
             "reason": _text("Why, in one word.", maxLength=1024),
             "message": _text("Why, in a sentence.", maxLength=32768),
             "lastTransitionTime": _text("When the status last changed.", format="date-time"),
-            "observedGeneration": _integer("What it is said of.", 0, 2**63 - 1),
+            "observedGeneration": _integer("What it is said of.", 0),
         },
         "type",
         "status",
@@ -152,7 +154,7 @@ def _status() -> Schema:
     return _object(
         "How it goes.",
         {
-            "observedGeneration": _integer("What this is said of.", 0, 2**63 - 1),
+            "observedGeneration": _integer("What this is said of.", 0),
             "pods": _integer("How many pods it concerns.", 0, 2**31 - 1),
             "failed": _integer("How many of them do not have all of it.", 0, 2**31 - 1),
             "nodes": {**_list("By node.", node, 5000, kind="map"), "x-kubernetes-list-map-keys": ["name"]},

@@ -7,7 +7,15 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from podwire.nriplugins.network.kinds import BUILT_IN, CUSTOM, DEFINITIONS, DNS_SLICES, SLICES, definition_of
+from podwire.nriplugins.network.kinds import (
+    ADMIN_KINDS,
+    BUILT_IN,
+    CUSTOM,
+    DEFINITIONS,
+    DNS_SLICES,
+    SLICES,
+    definition_of,
+)
 from podwire.nriplugins.network.ports import DEFAULT_LIMITS, Limits, Now
 from podwire.protocols.k8sapi.client_side import EVERYWHERE, Client, Informer, Scope
 from podwire.protocols.k8sapi.kinds import Kind
@@ -17,6 +25,8 @@ from podwire.protocols.k8sapi.watch import Change, Deleted, Object, Synced, meta
 _log = logging.getLogger("podwire.nriplugins.network")
 
 NOT_FOUND = 404
+DEFINED = (*CUSTOM, *ADMIN_KINDS)
+"""Kinds that exist while their definitions do."""
 
 OnChange = Callable[[Kind, Change], None]
 
@@ -27,8 +37,8 @@ class Informers:
     def __init__(self, api: Client, on_change: OnChange, now: Now, limits: Limits = DEFAULT_LIMITS) -> None:
         self._api, self._on_change, self._now, self._limits = api, on_change, now, limits
         self._caches: dict[Kind, Informer] = {}
-        self._served = {definition_of(kind): asyncio.Event() for kind in CUSTOM}
-        self._missing = {*BUILT_IN, *CUSTOM}
+        self._served = {definition_of(kind): asyncio.Event() for kind in DEFINED}
+        self._missing = {*BUILT_IN, *DEFINED}
         self._last_change: dict[Kind, float] = {}
         self.complete = asyncio.Event()
         """Set once every kind was listed; from then on there is a cache, however old it may become. Not of the DNS
@@ -53,7 +63,7 @@ class Informers:
             for kind in BUILT_IN:
                 parts.create_task(self._follow(kind), name=f"watch {kind.resource}")
             parts.create_task(self._follow(SLICES, DNS_SLICES), name="watch DNS servers")
-            for kind in CUSTOM:
+            for kind in DEFINED:
                 parts.create_task(self._follow_custom(kind), name=f"watch {kind.resource}")
             parts.create_task(self._follow_definitions(), name="watch definitions")
 
@@ -85,7 +95,7 @@ class Informers:
         async with self._api.informer(DEFINITIONS) as informer:
             async for change in informer:
                 if isinstance(change, Synced):
-                    for kind in CUSTOM:
+                    for kind in DEFINED:
                         if not self._served[definition_of(kind)].is_set():
                             self._listed(kind)
                     continue

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from podwire.nriplugins.network import crds
-from podwire.nriplugins.network.kinds import CUSTOM
+from podwire.nriplugins.network import admin_crds, crds
+from podwire.nriplugins.network.kinds import ADMIN_KINDS, CUSTOM
 from podwire.nriplugins.network.resources import GROUP
 
 Object = dict[str, Any]
@@ -49,8 +49,9 @@ def _object(api_version: str, kind: str, namespace: str = "") -> Object:
 def _rules() -> list[Object]:
     custom = [kind.resource for kind in CUSTOM]
     return [
-        _rule([""], ["pods", "namespaces"], READ),
+        _rule([""], ["pods", "namespaces", "nodes"], READ),
         _rule(["networking.k8s.io"], ["networkpolicies"], READ),
+        _rule([admin_crds.GROUP], [kind.resource for kind in ADMIN_KINDS], READ),
         _rule(["discovery.k8s.io"], ["endpointslices"], READ),
         _rule(["apiextensions.k8s.io"], ["customresourcedefinitions"], READ),
         _rule([GROUP], custom, READ),

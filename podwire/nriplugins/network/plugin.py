@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from podwire.nri import Plugin, Updates, pb
 from podwire.nriplugins.network.informers import Informers
-from podwire.nriplugins.network.kinds import CUSTOM, PODS, POLICIES
+from podwire.nriplugins.network.kinds import ADMIN_KINDS, CUSTOM, PODS, POLICIES
 from podwire.nriplugins.network.metrics import Meter
 from podwire.nriplugins.network.named_resources import NamedReader, Read, cached
 from podwire.nriplugins.network.ports import DEFAULT_LIMITS, Limits, Now, Trace
@@ -16,7 +16,7 @@ from podwire.protocols.grpc_status import Unavailable
 
 _log = logging.getLogger("podwire.nriplugins.network")
 
-_KINDS = {kind.kind: kind for kind in CUSTOM}
+_KINDS = {kind.kind: kind for kind in (*CUSTOM, *ADMIN_KINDS)}
 
 
 class NetworkPlugin(Plugin):
@@ -70,8 +70,10 @@ class NetworkPlugin(Plugin):
         """Traces the cached objects that decided, with their resource versions."""
         asked = {(read.kind, read.name) for read in reads}
         selected = [(_KINDS[resource.kind], resource.name) for resource in self._reconciler.selected_resources(sandbox)]
-        for kind, name in [*((POLICIES, policy) for policy in sorted(sandbox.policies)), *selected]:
-            object_ = self._informers.find(kind, sandbox.namespace, name)
+        policies = [(POLICIES, policy) for policy in sorted(sandbox.policies)]
+        policies += [(_KINDS[kind], name) for kind, name in sorted(sandbox.admin_policies)]
+        for kind, name in (*policies, *selected):
+            object_ = self._informers.find(kind, sandbox.namespace if kind.namespaced else "", name)
             if object_ is not None and (kind, name) not in asked:
                 with self._trace.configures(sandbox.uid, cached(kind, name, object_)):
                     pass

@@ -5,7 +5,8 @@ namespace. Synchronous, and called by one thread only.
 """
 
 import logging
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
@@ -15,11 +16,12 @@ from podwire.linux.errors import LinuxError
 from podwire.linux.net.network import KernelNetwork
 from podwire.linux.values import IP
 from podwire.nriplugins.network.attachment import find_attachment
-from podwire.nriplugins.network.kinds import NAMESPACES, PODS, SLICES
+from podwire.nriplugins.network.kinds import ADMIN_KINDS, NAMESPACES, NODES, PODS, POLICIES, SLICES
 from podwire.nriplugins.network.policy import Content, Kernel, LocalPod, Model
+from podwire.nriplugins.network.policy.admin_policies import admin_policy_of
 from podwire.nriplugins.network.policy.bridges import Bridges, NotEnforceable
 from podwire.nriplugins.network.policy.policies import DIRECTIONS, Broken, policy_of
-from podwire.nriplugins.network.policy.values import Attachment, Pod, dns_server_of, pod_of
+from podwire.nriplugins.network.policy.values import Attachment, Pod, dns_server_of, node_addresses_of, pod_of
 from podwire.nriplugins.network.sandbox import Sandbox
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.watch import Change, Deleted, Object, Synced, key_of, metadata
@@ -49,7 +51,8 @@ class VerdictCount(NamedTuple):
 
 
 class Facts(NamedTuple):
-    policies: int
+    policies: Mapping[str, int]
+    """By kind."""
     broken: int
     verdicts: list[VerdictCount]
 
@@ -96,6 +99,7 @@ class PolicyEnforcer:
         self._add(sandbox)
         pod = self.model.pods[sandbox.uid]
         sandbox.policies = tuple({policy.name for way in DIRECTIONS for policy in self.model.selected(pod, way)})
+        sandbox.admin_policies = tuple({policy.key for way in DIRECTIONS for policy in self.model.ordered(pod, way)})
         self._node_ruleset().reconcile()
         if (inside := self._inside.get(sandbox.uid)) is not None:
             inside.reconcile()
@@ -191,7 +195,9 @@ class PolicyEnforcer:
                 verdicts.append(
                     VerdictCount(pod.namespace, pod.name, verdict.direction, verdict.allowed, verdict.counted.packets)
                 )
-        return Facts(len(self.model.policies), len(self.broken), verdicts)
+        policies = Counter(kind for kind, _ in self.model.admin_policies)
+        policies[POLICIES.kind] = len(self.model.policies)
+        return Facts(policies, len(self.broken), verdicts)
 
     def close(self) -> None:
         """Leaves the rules in the kernel."""
@@ -263,6 +269,10 @@ class PolicyEnforcer:
                 self._namespace(change.object, gone=gone)
             elif kind is SLICES:
                 self._dns_server(change.object, gone=gone)
+            elif kind is NODES:
+                self._node_object(change.object, gone=gone)
+            elif kind in ADMIN_KINDS:
+                self._admin_policy(kind, change.object, gone=gone)
             else:
                 self._policy(change.object, gone=gone)
 
@@ -290,6 +300,33 @@ class PolicyEnforcer:
             self.model.remove_namespace(name)
         else:
             self.model.put_namespace(name, metadata(object_).get("labels") or {})
+
+    def _node_object(self, object_: Object, *, gone: bool) -> None:
+        _, name = key_of(object_)
+        if gone:
+            self.model.remove_node(name)
+        else:
+            self.model.put_node(name, node_addresses_of(object_), metadata(object_).get("labels") or {})
+
+    def _admin_policy(self, kind: Kind, object_: Object, *, gone: bool) -> None:
+        """A rule that cannot be read fails closed; without a subject that can be read, no pod can be told."""
+        key = kind.kind, key_of(object_)[1]
+        self.broken.pop(key, None)
+        if gone:
+            self.model.remove_admin_policy(*key)
+            return
+        try:
+            policy = admin_policy_of({**object_, "kind": kind.kind})
+        except Broken as error:
+            self.broken[key] = str(error)
+            self.model.remove_admin_policy(*key)
+            _log.warning("admin policy is not enforced", extra={"policy": " ".join(key), "error": str(error)})
+            return
+        if policy.problems:
+            self.broken[key] = "; ".join(policy.problems)
+            extra = {"policy": " ".join(key), "error": self.broken[key]}
+            _log.warning("rule of an admin policy fails closed", extra=extra)
+        self.model.put_admin_policy(policy)
 
     def _policy(self, object_: Object, *, gone: bool) -> None:
         key = key_of(object_)

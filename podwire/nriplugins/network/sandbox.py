@@ -28,6 +28,8 @@ class Sandbox:
     attachment: HostAttachment | None = None
     policies: tuple[str, ...] = ()
     """The NetworkPolicies that isolated it when it started."""
+    admin_policies: tuple[tuple[str, str], ...] = ()
+    """Kind and name of the admin policies that had rules for it when it started."""
     untouched: bool = False
     """Whether its network namespace certainly has no routes or tables of ours."""
     problems: tuple[Problem, ...] = ()

@@ -6,7 +6,7 @@ member's JSON name, when it is first written. Members that an object does not ha
 
 import base64
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from typing import Any
@@ -56,33 +56,40 @@ def has_message(api_version: str, kind: str) -> bool:
 
 def _content(api_version: str, kind: str, obj: Json) -> bytes:
     table = load_table()
-    if api_version in _METADATA_LIST:
-        return _metadata_only(api_version, kind, obj)
+    if api_version in _METADATA_LIST and kind == "PartialObjectMetadata":
+        return sized(1, _written(table.messages["meta.v1.ObjectMeta"], obj["metadata"]))
     name = table.kinds.get((api_version, kind)) or ("meta.v1.Status" if kind == "Status" else "")
     if name:
         return _written(table.messages[name], obj)
-    item = table.kinds.get((api_version, kind.removesuffix("List")))
-    if item is None or not kind.endswith("List"):
+    if not kind.endswith("List"):
         raise NoMessage(f'no kind "{kind}" of version "{api_version}" has a protobuf form')
-    metadata = sized(1, _written(table.messages["meta.v1.ListMeta"], obj.get("metadata") or {}))
-    message = table.messages[item]
-    return metadata + b"".join(sized(2, _written(message, one)) for one in obj.get("items") or ())
+    items = [encode_item(api_version, kind.removesuffix("List"), item) for item in obj.get("items") or ()]
+    return b"".join(_list_parts(api_version, obj.get("metadata") or {}, items))
 
 
-_METADATA_LIST = {"meta.k8s.io/v1": (1, 2), "meta.k8s.io/v1beta1": (2, 1)}
-"""The numbers of `metadata` and `items` in a PartialObjectMetadataList, by version."""
+def encode_item(api_version: str, kind: str, obj: Json) -> bytes:
+    """Returns an object as it is within a list of its kind. Raises NoMessage."""
+    number = _METADATA_LIST.get(api_version, _LIST)[1]
+    return sized(number, _content(api_version, kind, obj))
 
 
-def _metadata_only(api_version: str, kind: str, obj: Json) -> bytes:
-    messages = load_table().messages
-    if kind == "PartialObjectMetadata":
-        return sized(1, _written(messages["meta.v1.ObjectMeta"], obj["metadata"]))
-    if kind != "PartialObjectMetadataList":
-        raise NoMessage(f'no kind "{kind}" of version "{api_version}" has a protobuf form')
-    metadata, items = _METADATA_LIST[api_version]
-    parts = [sized(items, _metadata_only(api_version, "PartialObjectMetadata", one)) for one in obj["items"]]
-    own = sized(metadata, _written(messages["meta.v1.ListMeta"], obj["metadata"]))
-    return b"".join([own, *parts] if metadata < items else [*parts, own])
+def encode_list(api_version: str, list_kind: str, metadata: Json, items: Sequence[bytes]) -> list[bytes]:
+    """Returns the parts of a list as a body; `items` are of `encode_item`."""
+    parts = _list_parts(api_version, metadata, items)
+    type_meta = sized(1, _text(api_version)) + sized(2, _text(list_kind))
+    return [MAGIC, sized(1, type_meta), varint(2 << 3 | SIZED), varint(sum(map(len, parts))), *parts]
+
+
+def _list_parts(api_version: str, metadata: Json, items: Sequence[bytes]) -> list[bytes]:
+    numbers = _METADATA_LIST.get(api_version, _LIST)
+    own = sized(numbers[0], _written(load_table().messages["meta.v1.ListMeta"], metadata))
+    return [own, *items] if numbers[0] < numbers[1] else [*items, own]
+
+
+_LIST = (1, 2)
+"""The numbers of `metadata` and `items` in a list."""
+_METADATA_LIST = {"meta.k8s.io/v1": _LIST, "meta.k8s.io/v1beta1": (2, 1)}
+"""The same of a PartialObjectMetadataList, by version."""
 
 
 def varint(number: int) -> bytes:

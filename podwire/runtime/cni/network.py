@@ -14,6 +14,9 @@ Detaching (DEL): in reverse order, with the configuration of ADD's time. A plugi
 the others; all failures are reported, and the attachment leaves the cache when all plugins have succeeded. Until then
 it is `pending`: marked as leaving on disk, and retried by the reconciler.
 
+Lost files of the cache: a pod that a sandbox's record calls attached, and whose file is damaged or missing, is cached
+anew at the start (`adopt`), as it would be attached now. So GC spares a running pod, and DEL releases it.
+
 Locking: operations of one pod run one after the other (keyed lock), each to its end although its caller is cancelled,
 because a plugin must not be stopped halfway. GC excludes the other verbs of its network (gc_lock.py). What a runtime
 that was killed has left running is killed before the first call (plugins.py).
@@ -21,7 +24,7 @@ that was killed has left running is killed before the first call (plugins.py).
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -47,7 +50,7 @@ from podwire.runtime.cni.config_watch import ConfigWatch
 from podwire.runtime.cni.conflists import ENDINGS, Conflists
 from podwire.runtime.cni.gc_lock import LOCKS, GcLock
 from podwire.runtime.cni.limits import CniLimits
-from podwire.runtime.cni.plugins import PluginFailed, Plugins
+from podwire.runtime.cni.plugins import PluginFailed, PluginMissing, Plugins
 from podwire.runtime.ports import Attachment
 from podwire.tasks.keyed_locks import KeyedLocks
 from podwire.tasks.uncancelled import Uncancelled
@@ -75,6 +78,8 @@ class CniNetwork:
         cache: Path,
         prefer: str = "ipv4",
         limits: CniLimits | None = None,
+        *,
+        forgives_missing_plugins: bool = False,
     ) -> None:
         if prefer not in PREFERENCES:
             raise ValueError(f"{prefer!r} must be one of {', '.join(PREFERENCES)}")
@@ -86,11 +91,14 @@ class CniNetwork:
         self._state = cache.parent
         self._gc_lock = GcLock(self._state / LOCKS)
         self._prefer = prefer
+        self._forgives_missing_plugins = forgives_missing_plugins
         self._check_results = CheckResults(self._state / CHECKS)
         self._check_results.keep_only(self._cache.ids())
         self._threads = ThreadPoolExecutor(self.limits.concurrent_pods, "podwire-cni")
         self._locks = KeyedLocks()
         self._uncancelled = Uncancelled()
+        self._attached: set[str] = set()
+        """The ids of pods that this process attached or adopted: a file of theirs that is missing is lost."""
         self._status_error: tuple[NetworkList, str] | None = None
         """The network of the last STATUS and its error; None when it succeeded."""
         self._pending = {key for key, cached in self._cache.load().items() if cached is not None and cached.leaving}
@@ -119,6 +127,11 @@ class CniNetwork:
         """Releases everything of a pod; idempotent."""
         self.on_detaching(pod.id)
         await self._uncancelled.run(self._locked(pod.id, partial(self._detach, pod)))
+
+    async def adopt(self, pods: Sequence[Attachment]) -> list[str]:
+        """Caches attachments anew whose files are lost. Returns the ids of their pods."""
+        adopted = await asyncio.get_running_loop().run_in_executor(self._threads, lambda: [*map(self._adopt, pods)])
+        return [pod.id for pod, was_cached in zip(pods, adopted, strict=True) if not was_cached]
 
     async def attached(self) -> set[str]:
         return await asyncio.get_running_loop().run_in_executor(self._threads, self._cache.ids)
@@ -195,6 +208,24 @@ class CniNetwork:
             except linux.LinuxError as error:  # a full disk: nothing can be cached, so nothing may be attached
                 raise Unavailable(f"CNI: {error}") from error
 
+    def _adopt(self, pod: Attachment) -> bool:
+        """Returns whether the attachment is cached as ADD left it."""
+        self._attached.add(pod.id)
+        try:
+            if self._cache.get(pod.id, IFNAME) is not None:
+                return True
+            if (attachment := self._as_now(pod)) is not None:
+                self._cache.write(attachment)
+            _log.warning("lost CNI attachment is cached anew", extra={"id": pod.id})
+        except (linux.LinuxError, CniError) as error:  # DEL and GC know it as long as this process lives
+            _log.error("cannot cache lost CNI attachment", extra={"id": pod.id, "error": str(error)})
+        return False
+
+    def _as_now(self, pod: Attachment) -> CachedAttachment | None:
+        """Returns the attachment as the pod would be attached now; None without a network. Raises CniError."""
+        network = self._conflists.default()
+        return None if network is None else _new_attachment(pod, network, cni_args(pod), 0)
+
     def _attach(self, pod: Attachment) -> tuple[str, ...]:
         network = self._conflists.default()
         if network is None:
@@ -216,6 +247,7 @@ class CniNetwork:
             except AddFailed as failed:
                 raise self._undo_add(attachment, failed).rpc_error() from failed
             self._cache.write(msgspec.structs.replace(attachment, result=result))
+        self._attached.add(pod.id)
         return addresses
 
     def _undo_add(self, attachment: CachedAttachment, failed: AddFailed) -> PluginFailed:
@@ -241,12 +273,10 @@ class CniNetwork:
 
     def _detach(self, pod: Attachment) -> None:
         cached = self._cache.get(pod.id, IFNAME)
-        if cached is None and self._cache.is_damaged(pod.id, IFNAME):
-            # As the pod would be attached now: plugins release by container id and interface.
-            network = self._conflists.default()
-            if network is None:
+        if cached is None and (pod.id in self._attached or self._cache.is_damaged(pod.id, IFNAME)):
+            cached = self._as_now(pod)  # plugins release by container id and interface
+            if cached is None:
                 raise Unavailable(self.not_ready_reason())
-            cached = _new_attachment(pod, network, cni_args(pod), 0)
         if cached is not None:
             self._delete(cached, pod.netns)
 
@@ -261,12 +291,17 @@ class CniNetwork:
     def _delete(self, cached: CachedAttachment, netns: str) -> None:
         with self._gc_lock.shared(cached.name):
             failures = self._chain.delete(cached, cached.plugins, verified_netns(netns, cached.netns_inode))
+        if failures and self._forgives_missing_plugins and all(isinstance(each, PluginMissing) for each in failures):
+            fields = {"id": cached.id, "error": "; ".join(map(str, failures))}
+            _log.warning("skipped DEL of plugins that do not exist any more", extra=fields)
+            failures = []
         if failures:
             self._mark_leaving(cached, failures)
             raise failures[0].followed_by(failures[1:]).rpc_error() from failures[0]
         self._cache.remove(cached.id, cached.ifname)
         self._check_results.remove(cached.id)
         self._pending.discard((cached.id, cached.ifname))
+        self._attached.discard(cached.id)
         if self._status_error is not None:
             self.on_failure()
 
@@ -309,9 +344,11 @@ class CniNetwork:
         ]
 
     def _gc(self, network: NetworkList) -> list[PluginFailed]:
-        """Calls GC while no pod is attached or detached. Damaged attachments are spared, whatever their network is."""
+        """Calls GC while no pod is attached or detached. Attachments whose files are damaged or missing are spared,
+        whatever their network is."""
         with self._gc_lock.exclusive(network.name):
-            attachments = self._cache.load() | manual_cache(self._state, network.name).load()
+            lost = dict.fromkeys((id_, IFNAME) for id_ in self._attached.copy())
+            attachments = {**lost, **self._cache.load(), **manual_cache(self._state, network.name).load()}
             return self._chain.gc(network, valid_attachments(attachments, network.name))
 
     def _query_status(self) -> str:

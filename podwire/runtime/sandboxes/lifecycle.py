@@ -333,6 +333,9 @@ class Sandboxes:
                 )
                 if not survives:
                     await self._try_write(sandbox, state="stopped")
+        attached = [attachment_of(sandbox) for sandbox in self if sandbox.record.attached]
+        for id_ in await self._network.adopt(attached):  # before GC, which releases what CNI does not know
+            self.lost.add("CNI attachment", id_, "its file was damaged or missing, and is made anew")
 
     async def finish(self) -> None:
         """After a start: undoes interrupted RunPodSandbox calls, and removes what is left of lost records.

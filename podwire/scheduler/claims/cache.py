@@ -42,6 +42,8 @@ class ClaimCache:
         """Whether claims, slices, classes and taint rules have all been listed."""
         self.unsupported_kinds: set[str] = set()
         """Kinds that the API server does not serve; there are no objects of them."""
+        self.forbidden_kinds: dict[str, str] = {}
+        """Why kinds that are served cannot be listed: the scheduler lacks permission."""
         self._claims: dict[str, ResourceClaim] = {}
         self._pending_allocations: dict[str, _PendingAllocation] = {}
 

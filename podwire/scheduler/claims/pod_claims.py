@@ -35,6 +35,8 @@ class PodClaims:
 
 def of_pod(pod: Pod, claim_cache: ClaimCache) -> PodClaims:
     """Raises Unsatisfiable and NotYet."""
+    if claim_cache.forbidden_kinds:
+        raise Unsatisfiable(min(claim_cache.forbidden_kinds.values()))
     if not claim_cache.known:
         raise NotYet("claims, classes and devices have not all been listed yet")
     if missing := claim_cache.unsupported_kinds & {CLAIMS.kind, SLICES.kind, DEVICE_CLASSES.kind}:

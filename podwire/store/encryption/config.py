@@ -3,13 +3,14 @@
 import base64
 import binascii
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from podwire.protocols.settings import BadConfig, Read, list_of, mapped, one_of, parsed
-from podwire.store.encryption.providers import AesCbc, AesGcm, Encryption, Identity, Provider, Rule
+from podwire.store.encryption.providers import AesCbc, AesGcm, Encryption, Identity, Provider, Rule, SecretBox
 
-AES_KEYS = (16, 24, 32)
+AES_KEYS, SECRETBOX_KEYS = (16, 24, 32), (32,)
+"""Lengths of keys, in bytes."""
 
 Prefixes = Callable[[str], Iterable[str]]
 """Returns the prefixes of the keys of a resource such as `secrets` or `*.apps`; raises ValueError with the reason."""
@@ -60,9 +61,9 @@ def _identity(key: str, value: object) -> Provider:
     return Identity()
 
 
-def _aes(make: Callable[[Mapping[str, bytes]], Provider]) -> Read:
+def _keyed(make: Callable[[Mapping[str, bytes]], Provider], lengths: Sequence[int]) -> Read:
     def read(key: str, value: object) -> Provider:
-        found = mapped(key, value, {"keys": list_of(_key)}, required=("keys",))["keys"]
+        found = mapped(key, value, {"keys": list_of(_key(lengths))}, required=("keys",))["keys"]
         names = [name for name, _ in found]
         for index, name in enumerate(names):
             if name in names[:index]:
@@ -72,9 +73,12 @@ def _aes(make: Callable[[Mapping[str, bytes]], Provider]) -> Read:
     return read
 
 
-def _key(key: str, value: object) -> tuple[str, bytes]:
-    read = mapped(key, value, {"name": _name, "secret": _secret}, required=("name", "secret"))
-    return read["name"], read["secret"]
+def _key(lengths: Sequence[int]) -> Read:
+    def read(key: str, value: object) -> tuple[str, bytes]:
+        found = mapped(key, value, {"name": _name, "secret": _secret(lengths)}, required=("name", "secret"))
+        return found["name"], found["secret"]
+
+    return read
 
 
 def _name(key: str, value: object) -> str:
@@ -83,15 +87,20 @@ def _name(key: str, value: object) -> str:
     return value
 
 
-def _secret(key: str, value: object) -> bytes:
+def _secret(lengths: Sequence[int]) -> Read:
     """The secret itself is never part of an error."""
-    try:
-        secret = base64.b64decode(value if isinstance(value, str) else "", validate=True)
-    except (binascii.Error, ValueError):
-        raise BadConfig(key, "must be base64") from None
-    if len(secret) not in AES_KEYS:
-        raise BadConfig(key, f"must be base64 of 16, 24 or 32 bytes, not of {len(secret)}")
-    return secret
+    allowed = " or ".join(", ".join(map(str, lengths)).rsplit(", ", 1))
+
+    def read(key: str, value: object) -> bytes:
+        try:
+            secret = base64.b64decode(value if isinstance(value, str) else "", validate=True)
+        except (binascii.Error, ValueError):
+            raise BadConfig(key, "must be base64") from None
+        if len(secret) not in lengths:
+            raise BadConfig(key, f"must be base64 of {allowed} bytes, not of {len(secret)}")
+        return secret
+
+    return read
 
 
 def _unsupported(why: str) -> Read:
@@ -102,9 +111,9 @@ def _unsupported(why: str) -> Read:
 
 
 _PROVIDERS: dict[str, Read] = {
-    "aesgcm": _aes(AesGcm),
-    "aescbc": _aes(AesCbc),
+    "aesgcm": _keyed(AesGcm, AES_KEYS),
+    "aescbc": _keyed(AesCbc, AES_KEYS),
+    "secretbox": _keyed(SecretBox, SECRETBOX_KEYS),
     "identity": _identity,
-    "secretbox": _unsupported("the installed cryptography library has no XSalsa20; use aesgcm"),
-    "kms": _unsupported("podwire calls no key management service; use aesgcm"),
+    "kms": _unsupported("podwire calls no key management service; use secretbox or aesgcm"),
 }

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dpodwire/store/etcd/etcd.proto\x12\x0cpodwire.etcd\"f\n\x08KeyValue\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\x17\n\x0f\x63reate_revision\x18\x02 \x01(\x03\x12\x14\n\x0cmod_revision\x18\x03 \x01(\x03\x12\x0f\n\x07version\x18\x04 \x01(\x03\x12\r\n\x05value\x18\x05 \x01(\x0c\"\x99\x01\n\x05\x45vent\x12&\n\x04type\x18\x01 \x01(\x0e\x32\x18.podwire.etcd.Event.Type\x12\"\n\x02kv\x18\x02 \x01(\x0b\x32\x16.podwire.etcd.KeyValue\x12\'\n\x07prev_kv\x18\x03 \x01(\x0b\x32\x16.podwire.etcd.KeyValue\"\x1b\n\x04Type\x12\x07\n\x03PUT\x10\x00\x12\n\n\x06\x44\x45LETE\x10\x01\"A\n\x06Header\x12\x12\n\ncluster_id\x18\x01 \x01(\x04\x12\x11\n\tmember_id\x18\x02 \x01(\x04\x12\x10\n\x08revision\x18\x03 \x01(\x03\"\x8c\x01\n\x0cRangeRequest\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\x11\n\trange_end\x18\x02 \x01(\x0c\x12\r\n\x05limit\x18\x03 \x01(\x03\x12\x10\n\x08revision\x18\x04 \x01(\x03\x12\x14\n\x0cserializable\x18\x07 \x01(\x08\x12\x11\n\tkeys_only\x18\x08 \x01(\x08\x12\x12\n\ncount_only\x18\t \x01(\x08\"w\n\rRangeResponse\x12$\n\x06header\x18\x01 \x01(\x0b\x32\x14.podwire.etcd.Header\x12#\n\x03kvs\x18\x02 \x03(\x0b\x32\x16.podwire.etcd.KeyValue\x12\x0c\n\x04more\x18\x03 \x01(\x08\x12\r\n\x05\x63ount\x18\x04 \x01(\x03\"(\n\nPutRequest\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\r\n\x05value\x18\x02 \x01(\x0c\"3\n\x0bPutResponse\x12$\n\x06header\x18\x01 \x01(\x0b\x32\x14.podwire.etcd.Header\"!\n\x12\x44\x65leteRangeRequest\x12\x0b\n\x03key\x18\x01 \x01(\x0c\"L\n\x13\x44\x65leteRangeResponse\x12$\n\x06header\x18\x01 \x01(\x0b\x32\x14.podwire.etcd.Header\x12\x0f\n\x07\x64\x65leted\x18\x02 \x01(\x03\"\xbe\x01\n\tRequestOp\x12\x33\n\rrequest_range\x18\x01 \x01(\x0b\x32\x1a.podwire.etcd.RangeRequestH\x00\x12/\n\x0brequest_put\x18\x02 \x01(\x0b\x32\x18.podwire.etcd.PutRequestH\x00\x12@\n\x14request_delete_range\x18\x03 \x01(\x0b\x32 .podwire.etcd.DeleteRangeRequestH\x00\x42\t\n\x07request\"\xc6\x01\n\nResponseOp\x12\x35\n\x0eresponse_range\x18\x01 \x01(\x0b\x32\x1b.podwire.etcd.RangeResponseH\x00\x12\x31\n\x0cresponse_put\x18\x02 \x01(\x0b\x32\x19.podwire.etcd.PutResponseH\x00\x12\x42\n\x15response_delete_range\x18\x03 \x01(\x0b\x32!.podwire.etcd.DeleteRangeResponseH\x00\x42\n\n\x08response\"\xe2\x01\n\x07\x43ompare\x12,\n\x06result\x18\x01 \x01(\x0e\x32\x1c.podwire.etcd.Compare.Result\x12,\n\x06target\x18\x02 \x01(\x0e\x32\x1c.podwire.etcd.Compare.Target\x12\x0b\n\x03key\x18\x03 \x01(\x0c\x12\x11\n\x07version\x18\x04 \x01(\x03H\x00\x12\x16\n\x0cmod_revision\x18\x06 \x01(\x03H\x00\"\x13\n\x06Result\x12\t\n\x05\x45QUAL\x10\x00\"\x1e\n\x06Target\x12\x0b\n\x07VERSION\x10\x00\x12\x07\n\x03MOD\x10\x02\x42\x0e\n\x0ctarget_union\"\x88\x01\n\nTxnRequest\x12&\n\x07\x63ompare\x18\x01 \x03(\x0b\x32\x15.podwire.etcd.Compare\x12(\n\x07success\x18\x02 \x03(\x0b\x32\x17.podwire.etcd.RequestOp\x12(\n\x07\x66\x61ilure\x18\x03 \x03(\x0b\x32\x17.podwire.etcd.RequestOp\"s\n\x0bTxnResponse\x12$\n\x06header\x18\x01 \x01(\x0b\x32\x14.podwire.etcd.Header\x12\x11\n\tsucceeded\x18\x02 \x01(\x08\x12+\n\tresponses\x18\x03 \x03(\x0b\x32\x18.podwire.etcd.ResponseOp\"7\n\x11\x43ompactionRequest\x12\x10\n\x08revision\x18\x01 \x01(\x03\x12\x10\n\x08physical\x18\x02 \x01(\x08\":\n\x12\x43ompactionResponse\x12$\n\x06header\x18\x01 \x01(\x0b\x32\x14.podwire.etcd.Header\"]\n\x12WatchCreateRequest\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\x11\n\trange_end\x18\x02 \x01(\x0c\x12\x16\n\x0estart_revision\x18\x03 \x01(\x03\x12\x0f\n\x07prev_kv\x18\x06 \x01(\x08\"[\n\x0cWatchRequest\x12:\n\x0e\x63reate_request\x18\x01 \x01(\x0b\x32 .podwire.etcd.WatchCreateRequestH\x00\x42\x0f\n\rrequest_union\"\xc0\x01\n\rWatchResponse\x12$\n\x06header\x18\x01 \x01(\x0b\x32\x14.podwire.etcd.Header\x12\x10\n\x08watch_id\x18\x02 \x01(\x03\x12\x0f\n\x07\x63reated\x18\x03 \x01(\x08\x12\x10\n\x08\x63\x61nceled\x18\x04 \x01(\x08\x12\x18\n\x10\x63ompact_revision\x18\x05 \x01(\x03\x12\x15\n\rcancel_reason\x18\x06 \x01(\t\x12#\n\x06\x65vents\x18\x0b \x03(\x0b\x32\x13.podwire.etcd.Event\"\x0f\n\rStatusRequest\"G\n\x0eStatusResponse\x12$\n\x06header\x18\x01 \x01(\x0b\x32\x14.podwire.etcd.Header\x12\x0f\n\x07version\x18\x02 \x01(\tb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dpodwire/store/etcd/etcd.proto\x12\x0cpodwire.etcd\"f\n\x08KeyValue\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\x17\n\x0f\x63reate_revision\x18\x02 \x01(\x03\x12\x14\n\x0cmod_revision\x18\x03 \x01(\x03\x12\x0f\n\x07version\x18\x04 \x01(\x03\x12\r\n\x05value\x18\x05 \x01(\x0c\"\x99\x01\n\x05\x45vent\x12&\n\x04type\x18\x01 \x01(\x0e\x32\x18.podwire.etcd.Event.Type\x12\"\n\x02kv\x18\x02 \x01(\x0b\x32\x16.podwire.etcd.KeyValue\x12\'\n\x07prev_kv\x18\x03 \x01(\x0b\x32\x16.podwire.etcd.KeyValue\"\x1b\n\x04Type\x12\x07\n\x03PUT\x10\x00\x12\n\n\x06\x44\x45LETE\x10\x01\"A\n\x06Header\x12\x12\n\ncluster_id\x18\x01 \x01(\x04\x12\x11\n\tmember_id\x18\x02 \x01(\x04\x12\x10\n\x08revision\x18\x03 \x01(\x03\"\x8c\x01\n\x0cRangeRequest\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\x11\n\trange_end\x18\x02 \x01(\x0c\x12\r\n\x05limit\x18\x03 \x01(\x03\x12\x10\n\x08revision\x18\x04 \x01(\x03\x12\x14\n\x0cserializable\x18\x07 \x01(\x08\x12\x11\n\tkeys_only\x18\x08 \x01(\x08\x12\x12\n\ncount_only\x18\t \x01(\x08\"w\n\rRangeResponse\x12$\n\x06header\x18\x01 \x01(\x0b\x32\x14.podwire.etcd.Header\x12#\n\x03kvs\x18\x02 \x03(\x0b\x32\x16.podwire.etcd.KeyValue\x12\x0c\n\x04more\x18\x03 \x01(\x08\x12\r\n\x05\x63ount\x18\x04 \x01(\x03\"(\n\nPutRequest\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\r\n\x05value\x18\x02 \x01(\x0c\"3\n\x0bPutResponse\x12$\n\x06header\x18\x01 \x01(\x0b\x32\x14.podwire.etcd.Header\"4\n\x12\x44\x65leteRangeRequest\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\x11\n\trange_end\x18\x02 \x01(\x0c\"L\n\x13\x44\x65leteRangeResponse\x12$\n\x06header\x18\x01 \x01(\x0b\x32\x14.podwire.etcd.Header\x12\x0f\n\x07\x64\x65leted\x18\x02 \x01(\x03\"\xbe\x01\n\tRequestOp\x12\x33\n\rrequest_range\x18\x01 \x01(\x0b\x32\x1a.podwire.etcd.RangeRequestH\x00\x12/\n\x0brequest_put\x18\x02 \x01(\x0b\x32\x18.podwire.etcd.PutRequestH\x00\x12@\n\x14request_delete_range\x18\x03 \x01(\x0b\x32 .podwire.etcd.DeleteRangeRequestH\x00\x42\t\n\x07request\"\xc6\x01\n\nResponseOp\x12\x35\n\x0eresponse_range\x18\x01 \x01(\x0b\x32\x1b.podwire.etcd.RangeResponseH\x00\x12\x31\n\x0cresponse_put\x18\x02 \x01(\x0b\x32\x19.podwire.etcd.PutResponseH\x00\x12\x42\n\x15response_delete_range\x18\x03 \x01(\x0b\x32!.podwire.etcd.DeleteRangeResponseH\x00\x42\n\n\x08response\"\xe2\x01\n\x07\x43ompare\x12,\n\x06result\x18\x01 \x01(\x0e\x32\x1c.podwire.etcd.Compare.Result\x12,\n\x06target\x18\x02 \x01(\x0e\x32\x1c.podwire.etcd.Compare.Target\x12\x0b\n\x03key\x18\x03 \x01(\x0c\x12\x11\n\x07version\x18\x04 \x01(\x03H\x00\x12\x16\n\x0cmod_revision\x18\x06 \x01(\x03H\x00\"\x13\n\x06Result\x12\t\n\x05\x45QUAL\x10\x00\"\x1e\n\x06Target\x12\x0b\n\x07VERSION\x10\x00\x12\x07\n\x03MOD\x10\x02\x42\x0e\n\x0ctarget_union\"\x88\x01\n\nTxnRequest\x12&\n\x07\x63ompare\x18\x01 \x03(\x0b\x32\x15.podwire.etcd.Compare\x12(\n\x07success\x18\x02 \x03(\x0b\x32\x17.podwire.etcd.RequestOp\x12(\n\x07\x66\x61ilure\x18\x03 \x03(\x0b\x32\x17.podwire.etcd.RequestOp\"s\n\x0bTxnResponse\x12$\n\x06header\x18\x01 \x01(\x0b\x32\x14.podwire.etcd.Header\x12\x11\n\tsucceeded\x18\x02 \x01(\x08\x12+\n\tresponses\x18\x03 \x03(\x0b\x32\x18.podwire.etcd.ResponseOp\"7\n\x11\x43ompactionRequest\x12\x10\n\x08revision\x18\x01 \x01(\x03\x12\x10\n\x08physical\x18\x02 \x01(\x08\":\n\x12\x43ompactionResponse\x12$\n\x06header\x18\x01 \x01(\x0b\x32\x14.podwire.etcd.Header\"]\n\x12WatchCreateRequest\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\x11\n\trange_end\x18\x02 \x01(\x0c\x12\x16\n\x0estart_revision\x18\x03 \x01(\x03\x12\x0f\n\x07prev_kv\x18\x06 \x01(\x08\"[\n\x0cWatchRequest\x12:\n\x0e\x63reate_request\x18\x01 \x01(\x0b\x32 .podwire.etcd.WatchCreateRequestH\x00\x42\x0f\n\rrequest_union\"\xc0\x01\n\rWatchResponse\x12$\n\x06header\x18\x01 \x01(\x0b\x32\x14.podwire.etcd.Header\x12\x10\n\x08watch_id\x18\x02 \x01(\x03\x12\x0f\n\x07\x63reated\x18\x03 \x01(\x08\x12\x10\n\x08\x63\x61nceled\x18\x04 \x01(\x08\x12\x18\n\x10\x63ompact_revision\x18\x05 \x01(\x03\x12\x15\n\rcancel_reason\x18\x06 \x01(\t\x12#\n\x06\x65vents\x18\x0b \x03(\x0b\x32\x13.podwire.etcd.Event\"\x0f\n\rStatusRequest\"G\n\x0eStatusResponse\x12$\n\x06header\x18\x01 \x01(\x0b\x32\x14.podwire.etcd.Header\x12\x0f\n\x07version\x18\x02 \x01(\tb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -48,35 +48,35 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PUTRESPONSE']._serialized_start=680
   _globals['_PUTRESPONSE']._serialized_end=731
   _globals['_DELETERANGEREQUEST']._serialized_start=733
-  _globals['_DELETERANGEREQUEST']._serialized_end=766
-  _globals['_DELETERANGERESPONSE']._serialized_start=768
-  _globals['_DELETERANGERESPONSE']._serialized_end=844
-  _globals['_REQUESTOP']._serialized_start=847
-  _globals['_REQUESTOP']._serialized_end=1037
-  _globals['_RESPONSEOP']._serialized_start=1040
-  _globals['_RESPONSEOP']._serialized_end=1238
-  _globals['_COMPARE']._serialized_start=1241
-  _globals['_COMPARE']._serialized_end=1467
-  _globals['_COMPARE_RESULT']._serialized_start=1400
-  _globals['_COMPARE_RESULT']._serialized_end=1419
-  _globals['_COMPARE_TARGET']._serialized_start=1421
-  _globals['_COMPARE_TARGET']._serialized_end=1451
-  _globals['_TXNREQUEST']._serialized_start=1470
-  _globals['_TXNREQUEST']._serialized_end=1606
-  _globals['_TXNRESPONSE']._serialized_start=1608
-  _globals['_TXNRESPONSE']._serialized_end=1723
-  _globals['_COMPACTIONREQUEST']._serialized_start=1725
-  _globals['_COMPACTIONREQUEST']._serialized_end=1780
-  _globals['_COMPACTIONRESPONSE']._serialized_start=1782
-  _globals['_COMPACTIONRESPONSE']._serialized_end=1840
-  _globals['_WATCHCREATEREQUEST']._serialized_start=1842
-  _globals['_WATCHCREATEREQUEST']._serialized_end=1935
-  _globals['_WATCHREQUEST']._serialized_start=1937
-  _globals['_WATCHREQUEST']._serialized_end=2028
-  _globals['_WATCHRESPONSE']._serialized_start=2031
-  _globals['_WATCHRESPONSE']._serialized_end=2223
-  _globals['_STATUSREQUEST']._serialized_start=2225
-  _globals['_STATUSREQUEST']._serialized_end=2240
-  _globals['_STATUSRESPONSE']._serialized_start=2242
-  _globals['_STATUSRESPONSE']._serialized_end=2313
+  _globals['_DELETERANGEREQUEST']._serialized_end=785
+  _globals['_DELETERANGERESPONSE']._serialized_start=787
+  _globals['_DELETERANGERESPONSE']._serialized_end=863
+  _globals['_REQUESTOP']._serialized_start=866
+  _globals['_REQUESTOP']._serialized_end=1056
+  _globals['_RESPONSEOP']._serialized_start=1059
+  _globals['_RESPONSEOP']._serialized_end=1257
+  _globals['_COMPARE']._serialized_start=1260
+  _globals['_COMPARE']._serialized_end=1486
+  _globals['_COMPARE_RESULT']._serialized_start=1419
+  _globals['_COMPARE_RESULT']._serialized_end=1438
+  _globals['_COMPARE_TARGET']._serialized_start=1440
+  _globals['_COMPARE_TARGET']._serialized_end=1470
+  _globals['_TXNREQUEST']._serialized_start=1489
+  _globals['_TXNREQUEST']._serialized_end=1625
+  _globals['_TXNRESPONSE']._serialized_start=1627
+  _globals['_TXNRESPONSE']._serialized_end=1742
+  _globals['_COMPACTIONREQUEST']._serialized_start=1744
+  _globals['_COMPACTIONREQUEST']._serialized_end=1799
+  _globals['_COMPACTIONRESPONSE']._serialized_start=1801
+  _globals['_COMPACTIONRESPONSE']._serialized_end=1859
+  _globals['_WATCHCREATEREQUEST']._serialized_start=1861
+  _globals['_WATCHCREATEREQUEST']._serialized_end=1954
+  _globals['_WATCHREQUEST']._serialized_start=1956
+  _globals['_WATCHREQUEST']._serialized_end=2047
+  _globals['_WATCHRESPONSE']._serialized_start=2050
+  _globals['_WATCHRESPONSE']._serialized_end=2242
+  _globals['_STATUSREQUEST']._serialized_start=2244
+  _globals['_STATUSREQUEST']._serialized_end=2259
+  _globals['_STATUSRESPONSE']._serialized_start=2261
+  _globals['_STATUSRESPONSE']._serialized_end=2332
 # @@protoc_insertion_point(module_scope)

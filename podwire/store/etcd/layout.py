@@ -1,6 +1,11 @@
-"""Maps keys and messages to etcd's and back. Pure.
+"""Maps keys, revisions and messages to etcd's and back. Pure.
 
 Keys here always begin with /registry/; in etcd they are under the prefix of the store's URL.
+
+A revision here is etcd's plus an offset. It is 0, unless a restore wrote the state of another store into this etcd:
+then it lifts revisions above all that clients of the other store have seen. The offset is in the key that `offset_key`
+names, and never changes. An API server that does not know it would hand out lower revisions, and must not share such
+an etcd.
 """
 
 from podwire.protocols.storage import Change, Item
@@ -12,9 +17,10 @@ from podwire.store.etcd.address import PREFIX
 class Layout:
     """The key map of one store."""
 
-    def __init__(self, prefix: str, encryption: Encryption = PLAIN) -> None:
+    def __init__(self, prefix: str, encryption: Encryption = PLAIN, offset: int = 0) -> None:
         self._root = prefix.encode()
         self._encryption = encryption
+        self._offset = offset
         self.start = self._root + b"/"
         self.end = end_of(self.start)
 
@@ -26,11 +32,19 @@ class Layout:
     def key(self, raw: bytes) -> str:
         return PREFIX + raw[len(self._root) :].decode("utf-8", "surrogateescape")
 
+    def revision(self, raw: int) -> int:
+        """Returns a revision of etcd as clients see it."""
+        return raw + self._offset
+
+    def raw_revision(self, revision: int) -> int:
+        """Returns a revision as etcd has it; it is not above 0 if it is older than everything in this etcd."""
+        return revision - self._offset
+
     def item(self, kv: pb.KeyValue) -> Item:
         """Raises CannotDecrypt."""
         key = self.key(kv.key)
         value, stale = self._encryption.decrypt(key, kv.key, kv.value)
-        return Item(key, value, kv.mod_revision, kv.create_revision, stale)
+        return Item(key, value, self.revision(kv.mod_revision), self.revision(kv.create_revision), stale)
 
     def stored(self, key: str, value: bytes) -> bytes:
         """Returns a value as etcd gets it."""
@@ -43,7 +57,17 @@ class Layout:
         deleted = event.type == pb.Event.DELETE
         if previous is None and (deleted or kv.create_revision != kv.mod_revision):
             return None
-        return Change(kv.mod_revision, self.key(kv.key), None if deleted else self.item(kv), previous)
+        return Change(self.revision(kv.mod_revision), self.key(kv.key), None if deleted else self.item(kv), previous)
+
+
+def offset_key(prefix: str) -> bytes:
+    """Returns the key of the offset; it lies outside of what an API server lists or watches."""
+    return b"podwire_revision_offset" + prefix.encode()
+
+
+def restoring_key(prefix: str) -> bytes:
+    """Returns the key that exists while a restore writes; a store that has it is incomplete."""
+    return b"podwire_restoring" + prefix.encode()
 
 
 def end_of(prefix: bytes) -> bytes:

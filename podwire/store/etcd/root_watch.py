@@ -52,7 +52,7 @@ class RootWatch:
         request = pb.WatchCreateRequest(
             key=self._layout.start,
             range_end=self._layout.end,
-            start_revision=self._broadcaster.history.revision + 1,
+            start_revision=max(1, self._layout.raw_revision(self._broadcaster.history.revision + 1)),
             prev_kv=True,
         )
         stream = await self._client.watch(request)
@@ -65,20 +65,22 @@ class RootWatch:
     def _handle(self, response: pb.WatchResponse) -> bool:
         """Publishes the events of a response; returns False when the stream has to be reopened."""
         self.failure = ""
-        history = self._broadcaster.history
+        history, revision = self._broadcaster.history, self._layout.revision
         if response.compact_revision:
-            self._restart(response.compact_revision, "etcd has compacted the next revision")
+            self._restart(revision(response.compact_revision), "etcd has compacted the next revision")
             return False
         if response.canceled:
             log.warning("etcd cancelled the watch", extra={"error": response.cancel_reason})
             return False
-        if response.created and response.header.revision < history.revision:
-            self._restart(response.header.revision, "etcd has an older revision than before")
+        if response.created and revision(response.header.revision) < history.revision:
+            self._restart(revision(response.header.revision), "etcd has an older revision than before")
             return False
-        changes = [self._layout.change(event) for event in response.events if event.kv.mod_revision > history.revision]
+        events = [event for event in response.events if revision(event.kv.mod_revision) > history.revision]
+        changes = [self._layout.change(event) for event in events]
         known = [change for change in changes if change is not None]
         if len(known) < len(changes):
-            self._restart(response.events[-1].kv.mod_revision, "etcd no longer has the previous value of a change")
+            newest = revision(response.events[-1].kv.mod_revision)
+            self._restart(newest, "etcd no longer has the previous value of a change")
             return False
         self._publish(known)
         return True

@@ -28,7 +28,7 @@ from podwire.store.etcd import compactor
 from podwire.store.etcd import etcd_pb2 as pb
 from podwire.store.etcd.address import parse
 from podwire.store.etcd.client import Compacted, EtcdClient, Future, Limits
-from podwire.store.etcd.layout import Layout, end_of
+from podwire.store.etcd.layout import Layout, end_of, offset_key, restoring_key
 from podwire.store.etcd.root_watch import RootWatch
 from podwire.store.history import History, Window
 
@@ -83,11 +83,12 @@ class EtcdStore:
                     raise CannotOpen(f"etcd is version {version}; {oldest} is the oldest that is supported")
                 newest = (await client.range(pb.RangeRequest(key=b"\0", count_only=True))).header.revision
                 floor = await _floor(client, newest, min(window.revisions, REPLAYED_AT_OPENING))
+                offset = await _offset(client, address.prefix)
             except StorageError as error:
                 raise CannotOpen(str(error)) from error
             undo.pop_all()
-        layout = Layout(address.prefix, encryption)
-        store = cls(client, layout, History(floor), keep=window, queue=queue, chunk=limits.chunk)
+        layout = Layout(address.prefix, encryption, offset)
+        store = cls(client, layout, History(layout.revision(floor)), keep=window, queue=queue, chunk=limits.chunk)
         store._observe_revision(newest)
         return store
 
@@ -117,7 +118,8 @@ class EtcdStore:
         self._refuse_when_closed()
         if not prefix.endswith("/"):
             raise ValueError(f"a list is of a prefix that ends in '/', not of {prefix!r}")
-        if at is not None and at <= 0:  # etcd reads 0 as the newest revision
+        pinned = 0 if at is None else self._layout.raw_revision(at)
+        if at is not None and pinned <= 0:  # etcd reads 0 as the newest revision
             raise Gone(at, self._broadcaster.history.floor)
         start = self._layout.raw(prefix)
         end = end_of(start)
@@ -126,22 +128,22 @@ class EtcdStore:
         kvs: list[pb.KeyValue] = []
         while True:
             page_size = min(self._chunk, limit - len(kvs)) if limit else self._chunk
-            request = pb.RangeRequest(key=start, range_end=end, limit=page_size, revision=at or 0)
+            request = pb.RangeRequest(key=start, range_end=end, limit=page_size, revision=pinned)
             answer = await self._range(request)
-            at = at or answer.header.revision
+            pinned = pinned or answer.header.revision
             kvs += answer.kvs
             if not answer.more or len(kvs) == limit:
                 break
             start = kvs[-1].key + b"\0"
         remaining = answer.count - len(answer.kvs)
-        return Page(tuple(map(self._layout.item, kvs)), at, answer.more, remaining)
+        return Page(tuple(map(self._layout.item, kvs)), self._layout.revision(pinned), answer.more, remaining)
 
     async def create(self, key: str, value: bytes) -> Item:
         """Durable when it returns. Raises KeyExists."""
         refuse_too_large(key, value)
         put = pb.RequestOp(request_put=pb.PutRequest(key=self._layout.raw(key), value=self._layout.stored(key, value)))
-        answer = await self._txn(key, None, [put])
-        return Item(key, value, answer.header.revision, answer.header.revision)
+        revision = self._layout.revision((await self._txn(key, None, [put])).header.revision)
+        return Item(key, value, revision, revision)
 
     async def update(self, key: str, value: bytes, *, expected: int) -> Item:
         """Durable when it returns. Raises Stale."""
@@ -150,13 +152,13 @@ class EtcdStore:
         put = pb.RequestOp(request_put=pb.PutRequest(key=raw, value=self._layout.stored(key, value)))
         created = pb.RequestOp(request_range=pb.RangeRequest(key=raw, keys_only=True))
         answer = await self._txn(key, expected, [put, created])
-        revision = answer.header.revision
-        return Item(key, value, revision, answer.responses[1].response_range.kvs[0].create_revision)
+        first = answer.responses[1].response_range.kvs[0].create_revision
+        return Item(key, value, self._layout.revision(answer.header.revision), self._layout.revision(first))
 
     async def delete(self, key: str, *, expected: int) -> int:
         """The revision of the deletion, durable when it returns. Raises Stale."""
         remove = pb.RequestOp(request_delete_range=pb.DeleteRangeRequest(key=self._layout.raw(key)))
-        return (await self._txn(key, expected, [remove])).header.revision
+        return self._layout.revision((await self._txn(key, expected, [remove])).header.revision)
 
     async def select(self, prefix: str, conditions: Sequence[Condition], *, scope: str) -> Page | None:  # noqa: ARG002 - etcd has no index
         """None: reads are etcd's own, and it has no index."""
@@ -171,7 +173,7 @@ class EtcdStore:
         """Compacts below `revision`, here and in etcd."""
         self._refuse_when_closed()
         revision = min(revision, self.revision)
-        await compactor.compact(self._client, revision)
+        await compactor.compact(self._client, self._layout.raw_revision(revision))
         self._broadcaster.history.forget(revision)
 
     async def close(self) -> None:
@@ -189,9 +191,10 @@ class EtcdStore:
         try:
             answer = await self._client.range(request)
         except Compacted as error:
-            raise Gone(request.revision, max(self._broadcaster.history.floor, request.revision + 1)) from error
+            revision = self._layout.revision(request.revision)
+            raise Gone(revision, max(self._broadcaster.history.floor, revision + 1)) from error
         except Future as error:
-            raise NotYet(request.revision, self.revision) from error
+            raise NotYet(self._layout.revision(request.revision), self.revision) from error
         self._observe_revision(answer.header.revision)
         return answer
 
@@ -199,7 +202,7 @@ class EtcdStore:
         """Runs `then` if the key is at revision `expected` (None: absent); raises KeyExists or Stale."""
         self._refuse_when_closed()
         raw = self._layout.raw(key)
-        wanted = ABSENT if expected is None else expected or NEVER
+        wanted = ABSENT if expected is None else max(self._layout.raw_revision(expected), 0) or NEVER
         same = pb.Compare(target=pb.Compare.MOD, result=pb.Compare.EQUAL, key=raw, mod_revision=wanted)
         otherwise = pb.RequestOp(request_range=pb.RangeRequest(key=raw))
         try:
@@ -217,12 +220,20 @@ class EtcdStore:
             raise Stale(key, self._layout.item(found[0]) if found else None)
         return answer
 
-    def _observe_revision(self, revision: int) -> None:
-        self._seen = max(self._seen, revision)
+    def _observe_revision(self, raw: int) -> None:
+        self._seen = max(self._seen, self._layout.revision(raw))
 
     def _refuse_when_closed(self) -> None:
         if self._closed:
             raise StoreUnavailable("the store is closed")
+
+
+async def _offset(client: EtcdClient, prefix: str) -> int:
+    """Returns the offset that a restore left; raises CannotOpen while a restore is incomplete."""
+    if (await client.range(pb.RangeRequest(key=restoring_key(prefix)))).kvs:
+        raise CannotOpen(f"a restore of {prefix} did not finish: run `podwire restore` again")
+    found = (await client.range(pb.RangeRequest(key=offset_key(prefix)))).kvs
+    return int(found[0].value) if found else 0
 
 
 async def _floor(client: EtcdClient, newest: int, back: int) -> int:

@@ -112,6 +112,22 @@ class Database:
             failpoint(BEFORE_COMMIT)
         failpoint(AFTER_COMMIT)
 
+    def fill(self, items: Iterable[Item], revision: int) -> None:
+        """Writes the state of a restore into an empty file: `revision` is the newest, and all below it is compacted.
+
+        Raises CannotOpen.
+        """
+        changes = (Change(item.revision, item.key, item, None) for item in items)
+        try:
+            with _Transaction(self._connection):
+                self._connection.executemany("INSERT INTO log VALUES (?, ?, ?, ?, ?)", map(self._row, changes))
+                self._connection.execute("DELETE FROM sqlite_sequence WHERE name = 'log'")
+                self._connection.execute("INSERT INTO sqlite_sequence VALUES ('log', ?)", (revision,))
+                self._connection.execute("INSERT OR REPLACE INTO meta VALUES ('compacted', ?)", (revision,))
+            self.checkpoint(truncate=True)
+        except sqlite3.Error as error:
+            raise CannotOpen(f"{self.path}: {_reason(error)}") from error
+
     def remove(self, superseded: Iterable[int], *, compacted: int) -> None:
         """Deletes rows that are superseded as of revision `compacted`, which becomes the floor."""
         with _Transaction(self._connection):
@@ -126,6 +142,20 @@ class Database:
     def free_bytes(self) -> int:
         """Returns the size of the file's free pages, which the next writes use before the file grows."""
         return self._free_pages() * self._page_bytes()
+
+    def size(self) -> int:
+        """Returns the size in pages, in bytes: that of the file after the next checkpoint."""
+        return _number(self._connection, "PRAGMA page_count") * self._page_bytes()
+
+    def add_free_pages(self, size: int) -> None:
+        """Makes free pages of so many bytes, which belong to the file: a table that is dropped as soon as it is filled.
+
+        Takes as much of the WAL, and of the disk when the WAL is checkpointed.
+        """
+        with _Transaction(self._connection):
+            self._connection.execute("CREATE TABLE spare (value BLOB)")
+            self._connection.execute("INSERT INTO spare VALUES (zeroblob(?))", (size,))
+            self._connection.execute("DROP TABLE spare")
 
     def vacuum(self, pages: int, *, keep_bytes: int = 0) -> bool:
         """Returns up to `pages` free pages to the file system, except so many bytes; returns whether there may be

@@ -10,11 +10,14 @@ the WAL, which is used again from its beginning after each checkpoint, and the d
 | exhausted | `top_up` fails: the disk is full | refused until it tops up | tried, with the reserved blocks |
 
 A write is urgent when it deletes, or prepares a deletion. Every ordinary write that comes while the reserve is
-exhausted tries to top it up, so nothing has to watch the disk. While exhausted, the WAL is never truncated.
+exhausted tries to top it up, so nothing has to watch the disk.
 
-A checkpoint gives up the blocks beyond the end of the database, and another program may take them before they are
-reserved again. So on a disk that is nearly full, the database keeps as much in free pages, which compaction makes of
-superseded rows; and compaction comes before the next deletion.
+Whatever is given back, another program may take before it is reserved again. So on a disk that is nearly full:
+
+- the WAL is not truncated;
+- before a checkpoint, which gives up the blocks beyond the end of the database, the writer makes free pages of them;
+- the database keeps the free pages that compaction makes of superseded rows, and compaction comes before the next
+  deletion.
 
 SQLite removes the WAL when it closes the database. `keep` gives it a second name before, and `restore` returns it: the
 blocks stay ours while the store is closed. What it contains was checkpointed; its header is erased all the same.
@@ -37,6 +40,7 @@ SHARE = 8
 """On a small file system, each file reserves at most this part of the free space."""
 
 _BLOCK = 512
+_MARGIN = 32 << 10
 _WAL_HEADER = 32
 
 
@@ -89,6 +93,11 @@ class Reserve:
         )
         self.exhausted = not enough
         return enough
+
+    def beyond(self, size: int) -> int:
+        """Returns the bytes of the blocks that the database owns beyond its size in pages, a few of which may be used
+        by the file system itself."""
+        return os.fstat(self._files[0]).st_blocks * _BLOCK - size - _MARGIN
 
     def _reserve(self, file: int, offset: int, requested: int) -> bool:
         """Reserves blocks of a file, if not all then as many as there are; returns whether it got all."""

@@ -54,9 +54,6 @@ BEFORE_PUBLISH = declare("store.before-publish", "a batch is durable, readers an
 LOCK = "lock"
 """The lock file in the data directory."""
 
-COMPACT_BYTES = 512 << 10
-"""On a full disk, history of this size is compacted: an eighth of what is reserved."""
-
 _Outcome = asyncio.Future[StorageError | None]
 
 
@@ -106,7 +103,7 @@ class SqliteStore(CachedStore):
         `urgent(item)` says which updates are accepted on a full disk, beside deletions: those that prepare one.
         """
         with ExitStack() as undo:
-            lock = undo.enter_context(_lock(directory))
+            lock = undo.enter_context(lock_directory(directory))
             database, loaded, reserve = await asyncio.to_thread(_load, directory, encryption)
             store = cls(
                 lock,
@@ -211,7 +208,7 @@ class SqliteStore(CachedStore):
         if error is None:
             self._superseded_bytes += sum(len(change.previous.value) for change in batch if change.previous)
         first = isinstance(error, StoreFull) and not self._compacted_for_space
-        due = first or self._superseded_bytes >= COMPACT_BYTES
+        due = first or self._superseded_bytes >= self._writer.compact_bytes
         if due:
             self._compacted_for_space, self._superseded_bytes = True, 0
         return due
@@ -227,7 +224,7 @@ def _wake(done: "asyncio.Future[None]", _outcome: _Outcome) -> None:
         done.set_result(None)
 
 
-def _lock(directory: Path) -> FileLock:
+def lock_directory(directory: Path) -> FileLock:
     """Locks the directory for this process; raises CannotOpen at once if another process has it."""
     path = directory / LOCK
     try:

@@ -21,6 +21,7 @@ connection is never closed then, because closing it would checkpoint, which fsyn
 import asyncio
 import logging
 import queue
+import sqlite3
 import threading
 import time
 from collections.abc import Callable
@@ -48,6 +49,13 @@ class Limits:
     idle: float = 2.0
     retry: float = 5.0
 
+
+SPARE_SHARE = 4
+"""Free pages that the database has on a nearly full disk: this part of the reserve. With it, what is written between
+two checkpoints (half of the reserve) still fits into the WAL's own blocks."""
+
+LEAST_SPARE = 32 << 10
+"""Fewer bytes are not worth a table of their own, which takes some pages itself."""
 
 REMOVE_BATCH = 500
 VACUUM_PAGES = 256
@@ -179,6 +187,11 @@ class Writer:
         return max(pause, self._limits.idle) if maintenance.wal_bytes else None
 
     @property
+    def compact_bytes(self) -> int:
+        """On a full disk, history of this size is compacted: half of the free pages that the database keeps."""
+        return self._reserve.size // (2 * SPARE_SHARE)
+
+    @property
     def full(self) -> bool:
         """Whether ordinary writes are refused because there is no space."""
         return self._reserve.exhausted
@@ -193,6 +206,8 @@ class Writer:
         if isinstance(error, StoreFull):
             batch = self._refuse_ordinary(batch, error)
             self._maintain_now(partial(self._database.checkpoint, truncate=False))  # the WAL begins anew, in place
+            if self._maintenance.unwritten:
+                self._maintain_now(self._remove)  # into that WAL, and the batch into the pages that it frees
             error = self._append(batch)
         self._report(batch, error)
 
@@ -224,9 +239,23 @@ class Writer:
         return enough
 
     def _checkpoint(self, *, truncate: bool) -> None:
-        """Checkpoints; a WAL that is truncated on a full disk would not get its space again."""
-        self._database.checkpoint(truncate=truncate and not self._reserve.exhausted)
+        """Checkpoints; a WAL that is truncated on a disk that is nearly full might not get its space again."""
+        self._keep_free_pages()
+        self._database.checkpoint(truncate=truncate and not self._reserve.is_tight())
         self._top_up()
+
+    def _keep_free_pages(self) -> None:
+        """Before a checkpoint on a disk that is nearly full: makes free pages of the blocks that it would give up."""
+        missing = self._reserve.size // SPARE_SHARE - self._database.free_bytes()
+        missing = min(missing, self._reserve.beyond(self._database.size()))
+        if missing < LEAST_SPARE or not self._reserve.is_tight():
+            return
+        try:
+            self._database.add_free_pages(missing)
+        except sqlite3.Error as error:
+            if getattr(error, "sqlite_errorname", "") not in _FULL:
+                raise
+            log.warning("cannot reserve pages in the store file", extra={"error": str(error)})
 
     def _report(self, batch: list[Change], error: StorageError | None) -> None:
         if batch:
@@ -273,10 +302,22 @@ class Writer:
             maintenance.wal_bytes = 0
 
     def _remove(self) -> None:
+        """Deletes some superseded rows. If they do not fit into the WAL of a full disk, it begins anew for fewer."""
         maintenance = self._maintenance
         batch = maintenance.superseded[:REMOVE_BATCH]
-        self._database.remove(batch, compacted=maintenance.compacted)
-        del maintenance.superseded[:REMOVE_BATCH]
+        begun_anew = False
+        while True:
+            try:
+                self._database.remove(batch, compacted=maintenance.compacted)
+                break
+            except sqlite3.Error as error:
+                if getattr(error, "sqlite_errorname", "") not in _FULL or begun_anew:
+                    raise
+            self._checkpoint(truncate=False)
+            maintenance.wal_bytes = 1
+            begun_anew = len(batch) <= 1
+            batch = batch[: max(1, len(batch) // 2)]
+        del maintenance.superseded[: len(batch)]
         maintenance.written = maintenance.compacted
         maintenance.free_pages = True
         maintenance.wal_bytes += len(batch) * _ROW_OVERHEAD

@@ -14,14 +14,17 @@
     shown?.classList.remove("shown");
     shown = row;
     panel.hidden = row === null;
+    document.documentElement.classList.toggle("detail", row !== null);  // the panel takes its own part of the window
     if (row === null) return;
     row.classList.add("shown");
     panel.querySelector("h2").textContent = row.querySelector("title").textContent;
     const told = records[row.dataset.n];
     panel.querySelector("pre").textContent = told === undefined ? "" : JSON.stringify(told, null, 2);
     panel.scrollTop = 0;
+    row.scrollIntoView({ block: "nearest" });
   };
 
+  const fitting = () => (document.querySelector(".scroll").clientWidth - 16) / drawings[0].width;
   const zoom = (to) => {
     scale = Math.min(4, Math.max(0.2, to));
     for (const { svg, width, height } of drawings) {
@@ -35,14 +38,13 @@
     if (next === undefined) return;
     show(next);
     next.focus({ preventScroll: true });
-    next.scrollIntoView({ block: "nearest" });
   };
 
   document.addEventListener("click", (event) => {
     const button = event.target.closest("button");
     if (button) {
       const todo = { larger: () => zoom(scale * 1.25), smaller: () => zoom(scale / 1.25), whole: () => zoom(1),
-        fit: () => zoom((document.querySelector(".scroll").clientWidth - 16) / drawings[0].width), close: () => show(null) };
+        fit: () => zoom(fitting()), close: () => show(null) };
       todo[button.dataset.does]?.();
       return;
     }
@@ -63,4 +65,5 @@
     zoom(scale * (event.deltaY < 0 ? 1.1 : 1 / 1.1));
   }, { passive: false });
   for (const each of document.querySelectorAll(".tools")) each.hidden = false;
+  if (fitting() < 1) zoom(Math.max(0.7, fitting()));  // lanes at the right are visible from the beginning
 })();

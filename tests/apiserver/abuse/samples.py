@@ -19,6 +19,16 @@ _ROLE = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name":
 _RBAC_SUBJECT = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "jane"}
 _TARGET = {"kind": "Deployment", "name": "web", "apiVersion": "apps/v1"}
 _SCHEMA = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+_RULE = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["secrets"]}
+_ADMISSION_RULES = {"resourceRules": [_RULE]}
+_WEBHOOK = {
+    "name": "hook.example.com",
+    "clientConfig": {"url": "https://127.0.0.1:1/"},
+    "rules": [_RULE],
+    "failurePolicy": "Ignore",
+    "sideEffects": "None",
+    "admissionReviewVersions": ["v1"],
+}
 
 _GIVEN: dict[tuple[str, str], Mapping[str, Any]] = {
     ("", "pods"): {"spec": _POD_SPEC},
@@ -75,17 +85,26 @@ _GIVEN: dict[tuple[str, str], Mapping[str, Any]] = {
     },
     ("admissionregistration.k8s.io", "validatingadmissionpolicies"): {
         "spec": {
-            "matchConstraints": {
-                "resourceRules": [
-                    {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["secrets"]}
-                ]
-            },
+            "matchConstraints": _ADMISSION_RULES,
             "validations": [{"expression": "true"}],
         }
     },
     ("admissionregistration.k8s.io", "validatingadmissionpolicybindings"): {
         "spec": {"policyName": "sample", "validationActions": ["Deny"]}
     },
+    ("admissionregistration.k8s.io", "mutatingadmissionpolicies"): {
+        "spec": {
+            "matchConstraints": _ADMISSION_RULES,
+            "failurePolicy": "Ignore",
+            "reinvocationPolicy": "Never",
+            "mutations": [
+                {"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": "Object{}"}},
+            ],
+        }
+    },
+    ("admissionregistration.k8s.io", "mutatingadmissionpolicybindings"): {"spec": {"policyName": "sample"}},
+    ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"): {"webhooks": [_WEBHOOK]},
+    ("admissionregistration.k8s.io", "validatingwebhookconfigurations"): {"webhooks": [_WEBHOOK]},
     ("node.k8s.io", "runtimeclasses"): {"handler": "runc"},
     ("scheduling.k8s.io", "priorityclasses"): {"value": 10},
     ("resource.k8s.io", "deviceclasses"): {"spec": {"selectors": [{"cel": {"expression": "true"}}]}},
@@ -151,10 +170,4 @@ def sample(kind: Kind) -> dict[str, Any]:
     return copy.deepcopy({**body, **given})
 
 
-_REFUSED = ("Mutating", "ValidatingWebhook")
-"""Prefixes of the admission kinds that are not executed, and so not stored."""
-STORED = [
-    each
-    for each in BUILTIN.all
-    if "create" in each.verbs and "get" in each.verbs and not each.kind.startswith(_REFUSED)
-]
+STORED = [kind for kind in BUILTIN.all if "create" in kind.verbs and "get" in kind.verbs]

@@ -41,7 +41,7 @@ class Reply:
     @property
     def fields(self) -> list[str]:
         """The fields that a refusal names."""
-        return [each.get("field", "") for each in self.body.get("details", {}).get("causes", [])]
+        return [cause.get("field", "") for cause in self.body.get("details", {}).get("causes", [])]
 
 
 class Failures(logging.Handler):
@@ -158,7 +158,7 @@ class House:
     def state(self) -> tuple[int, dict[str, bytes]]:
         """All that is stored, and the revision."""
         page = self.run(self.store.list("/"))
-        return self.store.revision, {each.key: each.value for each in page.items}
+        return self.store.revision, {item.key: item.value for item in page.items}
 
     def readable(self, collection: str, name: str) -> None:
         """What was stored can be read, listed, shown as a table and watched."""
@@ -167,7 +167,7 @@ class House:
             listed = self.ask("GET", collection, accept=accept)
             assert listed.status == 200, listed.raw[:2000]
             assert listed.body["rows" if accept == TABLE else "items"]
-        assert name in [each["object"]["metadata"]["name"] for each in self.watched(collection)]
+        assert name in [item["object"]["metadata"]["name"] for item in self.watched(collection)]
 
     def watched(self, collection: str, **query: str) -> list[Any]:
         """What a watch from the beginning shows at first."""
@@ -179,7 +179,7 @@ class House:
         assert isinstance(answer, Stream), answer
         async with asyncio.timeout(30), contextlib.aclosing(answer.chunks) as chunks:
             first = await anext(chunks)
-        return [msgspec.json.decode(each) for each in first.splitlines()]
+        return [msgspec.json.decode(line) for line in first.splitlines()]
 
 
 def check_refusal(reply: Reply) -> None:

@@ -25,9 +25,9 @@ def requests_of(kind: Kind, namespace: str) -> Iterator[tuple[str, str, str, str
     for verb in kind.verbs:
         name = "" if verb in UNNAMED else "thing"
         yield verb, "", METHODS[verb], kind.target(namespace, name).path()
-    for each in kind.subresources:
-        for verb in each.verbs:
-            yield verb, each.name, METHODS[verb], kind.target(namespace, "thing", each.name).path()
+    for subresource in kind.subresources:
+        for verb in subresource.verbs:
+            yield verb, subresource.name, METHODS[verb], kind.target(namespace, "thing", subresource.name).path()
 
 
 def everything(namespace: str) -> Iterator[tuple[Kind, str, str, str, str]]:

@@ -120,10 +120,18 @@ WRONG = [
         {"metadata": {"name": "b", "finalizers": ["x"]}}, 422, "Invalid", "finalizers[0]", id="a bare finalizer"
     ),
     pytest.param(
-        {"metadata": {"name": "b", "ownerReferences": [{}]}}, 422, "Invalid", "[0].uid", id="an owner of nothing"
+        {"metadata": {"name": "b", "ownerReferences": [{}]}},
+        422,
+        "Invalid",
+        "ownerReferences.uid",
+        id="an owner of nothing",
     ),
     pytest.param(
-        {"metadata": {"name": "b", "ownerReferences": [None]}}, 422, "Invalid", "[0].uid", id="a null for an owner"
+        {"metadata": {"name": "b", "ownerReferences": [None]}},
+        422,
+        "Invalid",
+        "ownerReferences.uid",
+        id="a null for an owner",
     ),
     pytest.param(
         {"metadata": {"name": "b", "creationTimestamp": "x"}}, 400, "BadRequest", "parsing time", id="no time"
@@ -181,7 +189,7 @@ def test_an_update_of_a_missing_object_is_not_found(stocked):
         "text/plain",
         "application/xml",
         "multipart/form-data",
-        "application/cbor",
+        "application/toml",
         "garbage",
         "application/json, text/plain",
         "application/merge-patch+json",
@@ -276,7 +284,7 @@ def test_nothing_is_made_in_a_namespace_that_is_not_there(house, name, code):
 
 
 def test_an_answer_lists_only_some_of_a_thousand_errors(stocked):
-    labels = {f"bad key {each}": "" for each in range(30_000)}
+    labels = {f"bad key {number}": "" for number in range(30_000)}
     reply = stocked.refused("POST", MAPS, {"metadata": {"name": "b", "labels": labels}})
     assert_refused(reply, 422, "Invalid", "metadata.labels")
     assert len(reply.raw) < 200_000
@@ -293,7 +301,7 @@ def test_the_same_error_is_not_repeated_for_every_owner(stocked):
 @pytest.mark.parametrize(
     "unknown",
     [
-        pytest.param({f"field{each}": 1 for each in range(90_000)}, id="many fields"),
+        pytest.param({f"field{number}": 1 for number in range(90_000)}, id="many fields"),
         pytest.param({"x" * 1_000_000: 1}, id="a long field"),
         pytest.param({"a\r\nSet-Cookie: x\u00e9": 1}, id="a header in a field"),
     ],
@@ -303,11 +311,11 @@ def test_warnings_about_unknown_fields_stay_few_short_and_in_their_header(house,
     assert reply.status == 201
     assert len(reply.warnings) >= 1
     assert sum(map(len, reply.warnings)) < 10_000
-    assert all(each.isprintable() and each.isascii() for each in reply.warnings)
+    assert all(warning.isprintable() and warning.isascii() for warning in reply.warnings)
 
 
 def test_strict_validation_refuses_unknown_fields_and_stores_nothing(house):
-    body = {"metadata": {"name": "b", "x": 1}, **{f"field{each}": 1 for each in range(10_000)}}
+    body = {"metadata": {"name": "b", "x": 1}, **{f"field{number}": 1 for number in range(10_000)}}
     reply = house.refused("POST", MAPS, body, query={"fieldValidation": "Strict"})
     assert_refused(reply, 400, "BadRequest", 'unknown field "metadata.x"')
     assert len(reply.raw) < 20_000

@@ -49,7 +49,7 @@ def own(house: Any, name: str, *owners: dict[str, Any], **metadata: Any) -> dict
 
 def names(house: Any) -> set[str]:
     listed = house.ask("GET", MAPS).body["items"]
-    return {each["metadata"]["name"] for each in listed} - {"kube-root-ca.crt"}
+    return {item["metadata"]["name"] for item in listed} - {"kube-root-ca.crt"}
 
 
 def wait_until(house: Any, condition: Any) -> None:
@@ -136,7 +136,9 @@ def test_thousands_of_dependents_are_collected_in_time(collected):
 
 
 def test_an_object_with_thousands_of_owners_is_collected(collected):
-    ghosts = [{"apiVersion": "v1", "kind": "ConfigMap", "name": f"g{each}", "uid": f"u{each}"} for each in range(1_000)]
+    ghosts = [
+        {"apiVersion": "v1", "kind": "ConfigMap", "name": f"g{number}", "uid": f"u{number}"} for number in range(1_000)
+    ]
     living = own(collected, "living")
     own(collected, "child", owner(living), *ghosts)
     wait_until(collected, lambda: rests(collected))

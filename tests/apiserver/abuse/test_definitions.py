@@ -118,7 +118,7 @@ def test_dear_patterns_over_much_text_are_refused_at_the_field_where_patience_en
     words = {"type": "array", "items": {"type": "string", "pattern": "(a|b)*a(a|b){300}$"}}
     house.made(DEFINITIONS, definition({"type": "object", "properties": {"words": words}}))
     house.settle()
-    noise = [f"{each:b}".replace("0", "a").replace("1", "b") * 20 for each in range(3000)]
+    noise = [f"{number:b}".replace("0", "a").replace("1", "b") * 20 for number in range(3000)]
     began = time.process_time()
     reply = house.refused("POST", THINGS, thing(words=noise))
     assert (reply.status, reply.fields[-1][:6]) == (422, "words[")
@@ -135,7 +135,7 @@ def test_defaults_do_not_multiply_an_object(house):
 
 
 def test_a_long_list_of_allowed_values_is_not_repeated_for_every_wrong_one(house):
-    word = {"type": "string", "enum": [f"value-{each}" for each in range(40_000)]}
+    word = {"type": "string", "enum": [f"value-{number}" for number in range(40_000)]}
     house.made(DEFINITIONS, definition({"type": "object", "properties": {"all": {"type": "array", "items": word}}}))
     eventually(lambda: house.ask("GET", THINGS).status == 200)
     reply = house.refused("POST", THINGS, thing(all=["wrong"] * 10_000))

@@ -95,7 +95,7 @@ class Maker:
         obj = copy.deepcopy(obj)
         for _ in range(self.random.choice([1, 1, 2, 3])):
             everywhere = list(_places(obj))
-            places = [each for each in everywhere if each[1] not in ("name", "apiVersion", "kind", "metadata")]
+            places = [item for item in everywhere if item[1] not in ("name", "apiVersion", "kind", "metadata")]
             if not places or self.random.random() < 0.1:
                 places = everywhere
             if not places:
@@ -151,7 +151,14 @@ def attempt(house: Any, maker: Maker, kind: Kind, obj: dict[str, Any]) -> None:
 def change(house: Any, maker: Maker, kind: Kind, one: str) -> None:
     """Changes through every door of an object."""
     known = house.ask("GET", one).body
-    doors = ["", *(f"/{each.name}" for each in kind.subresources if "update" in each.verbs and each.name != "proxy")]
+    doors = [
+        "",
+        *(
+            f"/{subresource.name}"
+            for subresource in kind.subresources
+            if "update" in subresource.verbs and subresource.name != "proxy"
+        ),
+    ]
     for door in doors:
         before = house.state()
         reply = house.ask("PUT", one + door, maker.broken(known))
@@ -191,7 +198,7 @@ def test_a_random_object_is_refused_without_a_trace_or_stored_and_seen(shared_ho
     attempt(shared_house, maker, kind, {**obj, "apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata})
 
 
-REVIEWED = [each for each in BUILTIN.all if each.verbs == ("create",) and each.resource != "bindings"]
+REVIEWED = [item for item in BUILTIN.all if item.verbs == ("create",) and item.resource != "bindings"]
 
 
 @pytest.mark.parametrize("kind", REVIEWED, ids=lambda each: each.resource)

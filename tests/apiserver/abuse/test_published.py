@@ -45,7 +45,7 @@ def test_every_published_operation_is_served_and_no_other(shared_house, document
 def test_no_published_operation_fails_on_any_input(shared_house, documents):
     """503 is for what kubelets answer; 501 for what is published and not there yet."""
     for path, item in published(documents):
-        for method in [each for each in METHODS if each in item]:
+        for method in [method for method in METHODS if method in item]:
             for body in BODIES:
                 for media in ("application/json", "application/merge-patch+json", "application/yaml"):
                     reply = shared_house.ask(method.upper(), real(path), body, media=media, query={"dryRun": "All"})
@@ -55,7 +55,14 @@ def test_no_published_operation_fails_on_any_input(shared_house, documents):
 
 
 def test_every_document_can_be_read_in_every_form(shared_house, documents):
-    for path in ("/openapi/v2", *(f"/openapi/v3/{each}" for each in documents), "/api", "/apis", "/version", "/"):
+    for path in (
+        "/openapi/v2",
+        *(f"/openapi/v3/{document}" for document in documents),
+        "/api",
+        "/apis",
+        "/version",
+        "/",
+    ):
         for accept in (
             "",
             "application/json",

@@ -13,7 +13,7 @@ WEB = {"metadata": {"namespace": "default", "name": "web"}}
 
 
 async def keys(api):
-    return {each.key for prefix in (ADDRESSES, NODE_PORTS) for each in (await api.store.list(prefix)).items}
+    return {item.key for prefix in (ADDRESSES, NODE_PORTS) for item in (await api.store.list(prefix)).items}
 
 
 @pytest.fixture

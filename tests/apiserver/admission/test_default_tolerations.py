@@ -8,9 +8,9 @@ FAILURE_TAINTS = {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachabl
 
 def seconds(made):
     return {
-        each["key"]: each.get("tolerationSeconds")
-        for each in made["spec"]["tolerations"]
-        if each.get("key") in FAILURE_TAINTS
+        toleration["key"]: toleration.get("tolerationSeconds")
+        for toleration in made["spec"]["tolerations"]
+        if toleration.get("key") in FAILURE_TAINTS
     }
 
 
@@ -18,7 +18,9 @@ async def test_a_pod_may_stay_five_minutes_on_a_failing_node(api, pod):
     made = await api.made(PODS, pod())
 
     assert seconds(made) == dict.fromkeys(FAILURE_TAINTS, 300)
-    assert {(each["operator"], each["effect"]) for each in made["spec"]["tolerations"]} == {("Exists", "NoExecute")}
+    assert {(toleration["operator"], toleration["effect"]) for toleration in made["spec"]["tolerations"]} == {
+        ("Exists", "NoExecute")
+    }
 
 
 @pytest.mark.parametrize(

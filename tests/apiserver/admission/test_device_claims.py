@@ -68,9 +68,9 @@ async def test_nor_is_it_granted_elsewhere(claimed):
 
 
 async def test_device_status_is_removed_with_its_allocation(claimed):
-    told = {"driver": "net.example", "pool": "n1", "device": "eth0", "networkData": {"interfaceName": "net1"}}
+    document = {"driver": "net.example", "pool": "n1", "device": "eth0", "networkData": {"interfaceName": "net1"}}
     await claimed.patch(f"{CLAIM}/c/status", {"status": {"allocation": {"devices": {"results": [RESULT]}}}})
-    reply = await claimed.patch(f"{CLAIM}/c/status", {"status": {"devices": [told]}})
+    reply = await claimed.patch(f"{CLAIM}/c/status", {"status": {"devices": [document]}})
     assert reply.body["status"]["devices"][0]["networkData"] == {"interfaceName": "net1"}
 
     reply = await claimed.patch(f"{CLAIM}/c/status", {"status": {"allocation": None}})

@@ -15,7 +15,7 @@ def obj(name):
 
 
 async def names(informer, namespace="a"):
-    return [each["metadata"]["name"] for each in await informer.all(namespace)]
+    return [item["metadata"]["name"] for item in await informer.all(namespace)]
 
 
 async def test_changes_are_visible_without_a_pause():

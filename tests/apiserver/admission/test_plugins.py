@@ -4,6 +4,7 @@ import pytest
 
 from podwire.apiserver.admission.plugins import PLUGINS, AdmissionSettings, BadPlugins, switched_on
 from podwire.apiserver.admission.runtime_classes import merge_tolerations
+from podwire.protocols.k8sapi.server_side import Certificate
 from tests.apiserver.support import PODS
 
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
@@ -54,8 +55,11 @@ async def test_always_pull_sets_every_pull_policy(serve, pod):
     made = await api.made(PODS, pod(initContainers=[init], volumes=[volume]))
 
     spec = made["spec"]
-    assert [each["imagePullPolicy"] for each in (*spec["initContainers"], *spec["containers"])] == ["Always", "Always"]
-    assert next(each for each in spec["volumes"] if each["name"] == "v")["image"]["pullPolicy"] == "Always"
+    assert [container["imagePullPolicy"] for container in (*spec["initContainers"], *spec["containers"])] == [
+        "Always",
+        "Always",
+    ]
+    assert next(volume for volume in spec["volumes"] if volume["name"] == "v")["image"]["pullPolicy"] == "Always"
 
 
 def storage_class(name, *, default=True, **fields):
@@ -120,7 +124,20 @@ async def test_a_claim_grows_if_its_class_allows_it(api, expandable, phase, word
         assert reply.status == 200
 
 
-async def test_nodes_are_tainted_until_they_are_ready_where_that_is_switched_on(serve):
+@pytest.mark.parametrize(("ready", "tainted"), [(None, True), ("False", True), ("Unknown", True), ("True", False)])
+async def test_a_node_that_its_kubelet_registers_is_tainted_unless_it_is_ready(serve, ready, tainted):
+    api = await serve()
+    kubelet = Certificate("system:node:a", ("system:nodes",))
+    conditions = [] if ready is None else [{"type": "Ready", "status": ready}]
+    reply = await api.post(
+        "/api/v1/nodes", {"metadata": {"name": "a"}, "status": {"conditions": conditions}}, user=kubelet
+    )
+    assert reply.status == 201
+    assert ("taints" in reply.body["spec"]) is tainted
+    assert "taints" not in (await api.made("/api/v1/nodes", {"metadata": {"name": "made-by-hand"}}))["spec"]
+
+
+async def test_all_new_nodes_are_tainted_where_that_is_switched_on(serve):
     api = await serve(admission=AdmissionSettings(enable=("TaintNodesByCondition",)))
     taint = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
 
@@ -136,7 +153,7 @@ async def test_a_pod_tolerates_the_taint_of_its_extended_resources(serve, pod):
 
     made = await api.made(PODS, pod(containers=[{"name": "c", "image": "x", "resources": resources}]))
 
-    added = [each for each in made["spec"]["tolerations"] if each["effect"] == "NoSchedule"]
+    added = [toleration for toleration in made["spec"]["tolerations"] if toleration["effect"] == "NoSchedule"]
     assert added == [{"key": "example.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
 
 

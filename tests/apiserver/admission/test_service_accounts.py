@@ -69,7 +69,10 @@ async def test_every_container_gets_the_accounts_token(api, pod):
     assert authority["configMap"]["name"] == "kube-root-ca.crt"
     assert namespace["downwardAPI"]["items"][0]["path"] == "namespace"
     mount = {"name": volume["name"], "readOnly": True, "mountPath": MOUNT}
-    assert [each["volumeMounts"] for each in (*spec["containers"], *spec["initContainers"])] == [[mount], [mount]]
+    assert [container["volumeMounts"] for container in (*spec["containers"], *spec["initContainers"])] == [
+        [mount],
+        [mount],
+    ]
 
 
 async def test_a_container_that_mounts_something_there_keeps_it(api, pod):
@@ -79,7 +82,7 @@ async def test_a_container_that_mounts_something_there_keeps_it(api, pod):
     made = await api.made(PODS, pod(containers=containers, volumes=[{"name": "own", "emptyDir": {}}]))
 
     first, second = made["spec"]["containers"]
-    assert [each["name"] for each in first["volumeMounts"]] == ["own"]
+    assert [mount["name"] for mount in first["volumeMounts"]] == ["own"]
     assert second["volumeMounts"][0]["name"].startswith("kube-api-access-")
 
 

@@ -26,9 +26,9 @@ async def tiny(serve):
 async def held(api):
     """The addresses and ports that are taken."""
     return {
-        each.key.rpartition("/")[2]
+        item.key.rpartition("/")[2]
         for prefix in (service_allocations.ADDRESSES, service_allocations.NODE_PORTS)
-        for each in (await api.store.list(prefix)).items
+        for item in (await api.store.list(prefix)).items
     }
 
 
@@ -92,7 +92,7 @@ async def test_no_address_is_held_by_a_service_that_was_refused(api):
         await api.post(SERVICES, service("kubernetes", clusterIP="10.96.0.12")),
     ]
 
-    assert [each.status for each in replies] == [422, 422, 409]
+    assert [reply.status for reply in replies] == [422, 422, 409]
     assert await held(api) == before
 
 
@@ -126,19 +126,21 @@ async def test_when_all_addresses_are_taken_the_next_service_is_refused(tiny):
 async def test_racing_services_all_get_addresses_of_their_own(serve, racing):
     api = await serve(type(racing.store)(), service_networks=(ipaddress.ip_network("10.0.0.0/26"),))
 
-    replies = await asyncio.gather(*(api.post(SERVICES, service(f"s{each}", type="NodePort")) for each in range(30)))
+    replies = await asyncio.gather(
+        *(api.post(SERVICES, service(f"s{number}", type="NodePort")) for number in range(30))
+    )
 
-    assert {each.status for each in replies} == {201}
-    assert len({each.body["spec"]["clusterIP"] for each in replies}) == 30
-    assert len({each.body["spec"]["ports"][0]["nodePort"] for each in replies}) == 30
+    assert {reply.status for reply in replies} == {201}
+    assert len({reply.body["spec"]["clusterIP"] for reply in replies}) == 30
+    assert len({reply.body["spec"]["ports"][0]["nodePort"] for reply in replies}) == 30
 
 
 async def test_of_services_that_race_for_one_address_one_gets_it(racing):
     replies = await asyncio.gather(
-        *(racing.post(SERVICES, service(f"s{each}", clusterIP="10.96.0.10")) for each in range(10))
+        *(racing.post(SERVICES, service(f"s{number}", clusterIP="10.96.0.10")) for number in range(10))
     )
 
-    assert sorted(each.status for each in replies) == [201] + [422] * 9
+    assert sorted(reply.status for reply in replies) == [201] + [422] * 9
 
 
 async def test_of_racing_namesakes_one_is_made_and_one_address_is_taken(racing):
@@ -146,8 +148,8 @@ async def test_of_racing_namesakes_one_is_made_and_one_address_is_taken(racing):
 
     replies = await asyncio.gather(*(racing.post(SERVICES, service("web")) for _ in range(10)))
 
-    assert sorted(each.status for each in replies) == [201] + [409] * 9
-    made = next(each for each in replies if each.status == 201)
+    assert sorted(reply.status for reply in replies) == [201] + [409] * 9
+    made = next(reply for reply in replies if reply.status == 201)
     assert await held(racing) - before == {made.body["spec"]["clusterIP"]}
 
 
@@ -253,9 +255,9 @@ async def test_a_service_for_the_outside_gets_node_ports(api, kind):
 
     made = await api.made(SERVICES, service(type=kind, ports=ports))
 
-    numbers = [each["nodePort"] for each in made["spec"]["ports"]]
+    numbers = [port["nodePort"] for port in made["spec"]["ports"]]
     assert len(set(numbers)) == 2
-    assert all(30000 <= each <= 32767 for each in numbers)
+    assert all(30000 <= number <= 32767 for number in numbers)
 
 
 async def test_a_node_port_can_be_asked_for_and_is_refused_to_the_next(api):
@@ -281,10 +283,10 @@ async def test_of_services_that_race_for_one_node_port_one_gets_it(racing):
     ports = [{"port": 80, "nodePort": 30080}]
 
     replies = await asyncio.gather(
-        *(racing.post(SERVICES, service(f"s{each}", type="NodePort", ports=ports)) for each in range(10))
+        *(racing.post(SERVICES, service(f"s{number}", type="NodePort", ports=ports)) for number in range(10))
     )
 
-    assert sorted(each.status for each in replies) == [201] + [422] * 9
+    assert sorted(reply.status for reply in replies) == [201] + [422] * 9
 
 
 @pytest.mark.parametrize("given", [{}, {"nodePort": 30053}], ids=["drawn", "asked for"])
@@ -293,7 +295,7 @@ async def test_one_port_has_one_node_port_for_all_its_protocols(api, given):
 
     made = await api.made(SERVICES, service(type="NodePort", ports=ports))
 
-    first, second = (each["nodePort"] for each in made["spec"]["ports"])
+    first, second = (port["nodePort"] for port in made["spec"]["ports"])
     assert first == second
 
 
@@ -303,7 +305,7 @@ async def test_a_new_port_of_a_service_gets_a_node_port_and_the_old_one_keeps_it
 
     reply = await api.put(f"{SERVICES}/web", service(type="NodePort", ports=ports))
 
-    numbers = {each["name"]: each["nodePort"] for each in reply.body["spec"]["ports"]}
+    numbers = {port["name"]: port["nodePort"] for port in reply.body["spec"]["ports"]}
     assert numbers["a"] == made["spec"]["ports"][0]["nodePort"]
     assert numbers["b"] != numbers["a"]
 

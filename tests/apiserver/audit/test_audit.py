@@ -204,7 +204,7 @@ async def test_a_list_that_is_sent_in_chunks_is_recorded_when_it_has_ended(audit
 
     answer = await api.ask("GET", CONFIGS)
     assert isinstance(answer, Stream)
-    assert [each["stage"] for each in events()] == ["RequestReceived"]
+    assert [event["stage"] for event in events()] == ["RequestReceived"]
     body = b"".join([chunk async for chunk in answer.chunks])
     await answer.chunks.aclose()
 
@@ -223,7 +223,7 @@ async def test_a_list_that_its_client_leaves_is_recorded_once(audited, config):
     await anext(answer.chunks)
     await answer.chunks.aclose()
 
-    assert [(each["stage"], each.get("responseStatus", {}).get("code")) for each in events()] == [
+    assert [(event["stage"], event.get("responseStatus", {}).get("code")) for event in events()] == [
         ("RequestReceived", None),
         ("ResponseComplete", 200),
     ]

@@ -3,10 +3,10 @@
 import pytest
 
 from podwire.apiserver.identity import default_policy
-from podwire.apiserver.identity.default_policy import AUTOUPDATE, aggregated, reconciled
+from podwire.apiserver.identity.default_policy import AUTOUPDATE, reconciled
+from podwire.objects.role_aggregation import aggregated
 from podwire.protocols.k8sapi.server_side import Certificate
 from podwire.store.memory import MemoryStore
-from tests.apiserver.support import answer_when
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 LABEL = "rbac.authorization.k8s.io/aggregate-to-view"
@@ -117,24 +117,6 @@ async def test_a_new_cluster_has_the_rules_of_view_in_edit_and_admin(api):
     assert all(rule in rules["edit"] for rule in rules["view"])
     assert all(rule in rules["admin"] for rule in rules["edit"])
     assert not any("secrets" in rule.get("resources", ()) for rule in rules["view"])
-
-
-async def test_a_role_with_the_label_joins_view_edit_and_admin_and_leaves_them_again(api):
-    async def has(name):
-        reply = await api.get(f"{RBAC}/clusterroles/{name}")
-        return WIDGETS in reply.body["rules"]
-
-    async def eventually_has(name, *, expected):
-        url = f"{RBAC}/clusterroles/{name}"
-        await answer_when(lambda: api.get(url), lambda reply: (WIDGETS in reply.body["rules"]) is expected)
-
-    assert not await has("view")
-    await api.made(f"{RBAC}/clusterroles", role("widgets", [WIDGETS], **{LABEL: "true"}))
-    for name in ("view", "edit", "admin"):
-        await eventually_has(name, expected=True)
-    await api.delete(f"{RBAC}/clusterroles/widgets")
-    for name in ("view", "edit", "admin"):
-        await eventually_has(name, expected=False)
 
 
 async def test_a_restart_repairs_a_default_role_and_keeps_deleted_rules_of_ones_that_opted_out(serve):

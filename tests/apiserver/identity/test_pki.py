@@ -28,7 +28,7 @@ def serving(pki: Pki) -> x509.Certificate:
 
 def alternatives(pki: Pki) -> set[str]:
     carried = serving(pki).extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    return {str(each.value) for each in carried}
+    return {str(item.value) for item in carried}
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_the_serving_certificate_carries_every_name_the_server_is_called_by(home
 def test_everything_is_private_to_its_owner_and_no_draft_is_left(home):
     opened(home)
     assert stat.S_IMODE(home.stat().st_mode) == 0o700
-    modes = {each.name: stat.S_IMODE(each.stat().st_mode) for each in home.iterdir()}
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in home.iterdir()}
     assert modes == dict.fromkeys(["format", "ca.key", "ca.crt", "apiserver.key", "apiserver.crt", "sa.key"], 0o600)
 
 
@@ -72,9 +72,9 @@ def test_an_open_directory_and_a_readable_key_are_closed_again(home):
 
 def test_a_restart_changes_nothing(home):
     opened(home, names=["a.example.com"])
-    before = {each.name: each.read_bytes() for each in home.iterdir()}
+    before = {path.name: path.read_bytes() for path in home.iterdir()}
     opened(home, names=["a.example.com"])
-    assert {each.name: each.read_bytes() for each in home.iterdir()} == before
+    assert {path.name: path.read_bytes() for path in home.iterdir()} == before
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_an_unrecognized_directory_is_left_alone(home):
     (home / "ca.key").write_bytes(b"theirs")
     with pytest.raises(PkiError, match=r"format: is missing, so ca\.key cannot be recognized as ours"):
         opened(home)
-    assert [each.name for each in home.iterdir()] == ["ca.key"]
+    assert [path.name for path in home.iterdir()] == ["ca.key"]
 
 
 def test_a_path_that_is_not_a_directory_is_named(tmp_path):
@@ -213,7 +213,7 @@ def test_a_name_that_a_certificate_cannot_carry_is_refused(home, name, groups):
 def test_a_client_certificate_has_the_user_and_the_groups(home):
     certificate, _ = opened(home).issue_client("system:node:a", ["system:nodes", "ops"])
     subject = x509.load_pem_x509_certificate(certificate).subject
-    assert [(each.rfc4514_attribute_name, each.value) for each in subject] == [
+    assert [(item.rfc4514_attribute_name, item.value) for item in subject] == [
         ("O", "system:nodes"),
         ("O", "ops"),
         ("CN", "system:node:a"),

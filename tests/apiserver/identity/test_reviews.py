@@ -139,7 +139,7 @@ async def test_a_review_of_nothing_in_particular_is_invalid(api, kind, spec, fie
     reply = await api.post(f"{AUTHORIZATION}/{kind}", {"spec": spec})
 
     assert (reply.status, reply.body["reason"]) == (422, "Invalid")
-    assert [each["field"] for each in reply.body["details"]["causes"]] == [field]
+    assert [cause["field"] for cause in reply.body["details"]["causes"]] == [field]
 
 
 async def test_my_rules_are_listed(api):
@@ -154,7 +154,7 @@ async def test_my_rules_are_listed(api):
 
     assert everything.body["status"]["resourceRules"] == [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]
     assert everything.body["status"]["incomplete"] is False
-    assert all("*" not in each["verbs"] for each in little.body["status"]["resourceRules"])
+    assert all("*" not in rule["verbs"] for rule in little.body["status"]["resourceRules"])
 
 
 # --- whose token is this ----------------------------------------------------------------------------------------------

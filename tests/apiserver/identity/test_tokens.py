@@ -296,15 +296,15 @@ def test_a_signature_is_checked_once(tokens, monkeypatch):
 def test_only_so_many_signatures_are_remembered_the_oldest_use_goes_first(tokens, monkeypatch):
     monkeypatch.setattr(tokens_module, "VERIFIED_CACHE_SIZE", 3)
     made = [tokens.issue("ns", "web", "u1").token for _ in range(4)]
-    for each in (made[0], made[1], made[2], made[0], made[3]):
-        tokens.verify(each)
+    for item in (made[0], made[1], made[2], made[0], made[3]):
+        tokens.verify(item)
     assert len(tokens._verified) == 3
     assert hashlib.sha256(made[1].encode()).digest() not in tokens._verified
 
 
 def test_refused_tokens_are_not_remembered(tokens):
-    for each in range(10):
-        refusal(tokens, signed(HEADER, CLAIMS | {"jti": str(each)}, STRANGER))
+    for number in range(10):
+        refusal(tokens, signed(HEADER, CLAIMS | {"jti": str(number)}, STRANGER))
     assert not tokens._verified
 
 
@@ -325,7 +325,7 @@ def test_the_key_set_is_enough_to_verify_a_token(tokens):
     [key] = document["keys"]
     head, claims, signature = tokens.issue("ns", "web", "u1").token.split(".")
     assert (key["kid"], key["alg"], key["kty"], key["crv"]) == (json.loads(unb64(head))["kid"], "ES256", "EC", "P-256")
-    x, y = (int.from_bytes(unb64(key[each])) for each in "xy")
+    x, y = (int.from_bytes(unb64(key[letter])) for letter in "xy")
     public = ec.EllipticCurvePublicNumbers(x, y, ec.SECP256R1()).public_key()
     r, s = (int.from_bytes(part) for part in (unb64(signature)[:32], unb64(signature)[32:]))
     public.verify(encode_dss_signature(r, s), f"{head}.{claims}".encode(), ec.ECDSA(hashes.SHA256()))

@@ -26,20 +26,20 @@ class BreakingStore(MemoryStore):
 
 @pytest.mark.parametrize("end", [Gone(1, 2), SlowWatcher("slow"), StoreUnavailable("away")])
 async def test_after_a_broken_watch_the_informer_lists_again(end):
-    store, told = BreakingStore(end), asyncio.Queue()
+    store, reported = BreakingStore(end), asyncio.Queue()
     await store.create("/registry/a/x", b"1")
 
     async def seen(items):
-        told.put_nowait([each.key for each in items])
+        reported.put_nowait([item.key for item in items])
 
     async def changed(change):
-        told.put_nowait(change.key)
+        reported.put_nowait(change.key)
 
     following = asyncio.create_task(follow(store, "/registry/a/", seen, changed, retry=0.0))
     try:
         async with asyncio.timeout(30):
-            assert [await told.get(), await told.get()] == [["/registry/a/x"]] * 2
+            assert [await reported.get(), await reported.get()] == [["/registry/a/x"]] * 2
             await store.create("/registry/a/y", b"1")
-            assert await told.get() == "/registry/a/y"
+            assert await reported.get() == "/registry/a/y"
     finally:
         following.cancel()

@@ -167,11 +167,11 @@ async def test_a_slow_client_keeps_only_what_it_has_not_been_sent(crowded):
 
 async def test_a_watch_by_node_starts_with_the_nodes_pods_and_follows_them(crowded, pod):
     watch = await crowded.watch("/api/v1/pods?fieldSelector=spec.nodeName%3Dn7")
-    initial = await watch.told(MANY // 20)
+    initial = await watch.reported(MANY // 20)
     assert {kind for kind, _ in initial} == {"ADDED"}
     await crowded.made(PODS, pod("other"))
     await crowded.made(PODS, pod("mine"))
     await crowded.made(f"{PODS}/mine/binding", {"target": {"kind": "Node", "name": "n7"}})
-    assert await watch.told(1) == [("ADDED", "mine")]
+    assert await watch.reported(1) == [("ADDED", "mine")]
     await crowded.delete(f"{PODS}/mine", {"gracePeriodSeconds": 0})
     assert (await watch.next())["type"] in ("MODIFIED", "DELETED")

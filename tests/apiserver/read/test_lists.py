@@ -55,7 +55,7 @@ async def test_a_list_of_all_namespaces_is_in_the_order_of_namespace_and_name(fi
 
     reply = await five.get(EVERYWHERE)
 
-    places = [(each["metadata"]["namespace"], each["metadata"]["name"]) for each in reply.body["items"]]
+    places = [(item["metadata"]["namespace"], item["metadata"]["name"]) for item in reply.body["items"]]
     assert places == sorted(places)
     assert {("default", "a"), ("kube-public", "a")} <= {*places}
 
@@ -233,7 +233,7 @@ async def test_a_limit_makes_pages_with_a_token_and_a_count(five):
     third = await five.get(f"{CONFIGS}?limit=2&continue={second.body['metadata']['continue']}")
 
     assert [first.names, second.names, third.names] == [["a", "b"], ["c", "d"], ["e"]]
-    assert [each.body["metadata"].get("remainingItemCount") for each in (first, second, third)] == [3, 1, None]
+    assert [item.body["metadata"].get("remainingItemCount") for item in (first, second, third)] == [3, 1, None]
     assert "continue" not in third.body["metadata"]
     assert opened(first.body["metadata"]["continue"]) == {
         "v": "meta.k8s.io/v1",
@@ -283,7 +283,7 @@ async def test_selected_objects_come_in_pages_too(serve, config, limit):
     found, versions = await pages(api, f"{CONFIGS}?labelSelector=odd%3D1", limit)
 
     assert [*chain.from_iterable(found)] == ["n1", "n3", "n5", "n7"]
-    assert all(len(each) == limit for each in found[:-1])
+    assert all(len(item) == limit for item in found[:-1])
     assert len(versions) == 1
 
 
@@ -392,7 +392,7 @@ async def test_a_token_of_another_resource_shows_none_of_its_objects(five):
 
     reply = await five.get(f"{CONFIGS}?continue={token}")
 
-    assert reply.status == 400 or {each["kind"] for each in reply.body["items"]} <= {"ConfigMap"}
+    assert reply.status == 400 or {item["kind"] for item in reply.body["items"]} <= {"ConfigMap"}
 
 
 @pytest.mark.parametrize("start", ["kube-system/a\0", "defaulu\0", "default/a\0", "~\0"])
@@ -402,7 +402,7 @@ async def test_a_token_of_another_namespace_never_leaves_this_one(five, config, 
 
     reply = await five.get(f"{CONFIGS}?continue={token}")
 
-    assert reply.status == 400 or {each["metadata"]["namespace"] for each in reply.body["items"]} <= {"default"}
+    assert reply.status == 400 or {item["metadata"]["namespace"] for item in reply.body["items"]} <= {"default"}
 
 
 async def test_a_token_goes_without_a_revision(five):

@@ -18,7 +18,7 @@ CONFIGS = "/api/v1/namespaces/default/configmaps"
 
 
 def types(frames):
-    return [each["type"] for each in frames]
+    return [frame["type"] for frame in frames]
 
 
 # --- bookmarks --------------------------------------------------------------------------------------------------------
@@ -72,7 +72,7 @@ async def test_a_watch_without_matching_events_gets_bookmarks_on_a_busy_resource
     bookmarks = await watch.rest()
     working.cancel()
 
-    revisions = [int(each["object"]["metadata"]["resourceVersion"]) for each in bookmarks]
+    revisions = [int(bookmark["object"]["metadata"]["resourceVersion"]) for bookmark in bookmarks]
     assert set(types(bookmarks)) == {"BOOKMARK"}
     assert len(revisions) >= 2
     assert revisions == sorted(set(revisions))
@@ -81,7 +81,7 @@ async def test_a_watch_without_matching_events_gets_bookmarks_on_a_busy_resource
 async def test_a_watch_can_resume_from_a_bookmark(config, quick):
     """Nothing up to the bookmark comes again, nothing after it is missing."""
     first = await quick.watch(f"{CONFIGS}?allowWatchBookmarks=true&resourceVersion={quick.store.revision}")
-    names = [f"n{each:02}" for each in range(30)]
+    names = [f"n{number:02}" for number in range(30)]
 
     async def work():
         for name in names:
@@ -95,7 +95,7 @@ async def test_a_watch_can_resume_from_a_bookmark(config, quick):
     resumed = f"resourceVersion={frame['object']['metadata']['resourceVersion']}&timeoutSeconds=60"
     again = await quick.watch(f"{CONFIGS}?{resumed}")
     await working
-    after = [name for _, name in await again.told(len(names) - len(before))]
+    after = [name for _, name in await again.reported(len(names) - len(before))]
 
     assert [*before, *after] == names
 
@@ -117,7 +117,7 @@ async def test_the_wall_clock_does_not_end_a_watch(api, config):
     await api.made(CONFIGS, config("a"))
     await api.made(CONFIGS, config("b"))
 
-    assert await watch.told(2) == [("ADDED", "a"), ("ADDED", "b")]
+    assert await watch.reported(2) == [("ADDED", "a"), ("ADDED", "b")]
 
 
 # --- ends -------------------------------------------------------------------------------------------------------------
@@ -191,7 +191,7 @@ async def test_an_object_that_cannot_be_shown_ends_only_the_watch_that_wanted_it
 
     assert (frame["type"], frame["object"]["code"]) == ("ERROR", 500)
     assert "division" not in frame["object"]["message"]
-    assert await plain.told(1) == [("ADDED", "a")]
+    assert await plain.reported(1) == [("ADDED", "a")]
 
 
 async def test_a_get_of_one_object_is_not_a_watch(api, config):
@@ -220,7 +220,7 @@ class Mirror:
     """What somebody knows who follows a watch."""
 
     def __init__(self, listed):
-        self.known = {each["metadata"]["name"]: each for each in listed.body["items"]}
+        self.known = {item["metadata"]["name"]: item for item in listed.body["items"]}
 
     async def follow(self, watch, until):
         """Take in every frame up to the object whose name is `until`."""
@@ -269,4 +269,4 @@ async def test_list_then_watch_gives_the_state_despite_concurrent_writes(racing,
     for query, mirror, watch in mirrors:
         await mirror.follow(watch, "the-end")
         present = await racing.get(f"{CONFIGS}?{query}")
-        assert mirror.known == {each["metadata"]["name"]: each for each in present.body["items"]}
+        assert mirror.known == {item["metadata"]["name"]: item for item in present.body["items"]}

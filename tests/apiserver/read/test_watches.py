@@ -15,7 +15,7 @@ INITIAL = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBo
 
 
 def types(frames):
-    return [each["type"] for each in frames]
+    return [frame["type"] for frame in frames]
 
 
 # --- what comes first -------------------------------------------------------------------------------------------------
@@ -29,7 +29,7 @@ async def test_without_a_revision_the_present_state_comes_first(api, config, que
     watch = await api.watch(f"{CONFIGS}{query}")
     await api.made(CONFIGS, config("c"))
 
-    assert await watch.told(3) == [("ADDED", "a"), ("ADDED", "b"), ("ADDED", "c")]
+    assert await watch.reported(3) == [("ADDED", "a"), ("ADDED", "b"), ("ADDED", "c")]
 
 
 async def test_from_a_revision_every_later_change_comes_and_nothing_before(api, config):
@@ -42,7 +42,7 @@ async def test_from_a_revision_every_later_change_comes_and_nothing_before(api, 
     watch = await api.watch(f"{CONFIGS}?resourceVersion={revision}")
     await api.made(CONFIGS, config("c"))
 
-    assert await watch.told(4) == [("ADDED", "b"), ("MODIFIED", "a"), ("DELETED", "b"), ("ADDED", "c")]
+    assert await watch.reported(4) == [("ADDED", "b"), ("MODIFIED", "a"), ("DELETED", "b"), ("ADDED", "c")]
 
 
 async def test_frames_show_the_object_as_a_read_would(api, config):
@@ -72,7 +72,7 @@ async def test_a_revision_of_the_future_is_waited_for(api, config):
     await api.made(CONFIGS, config("too-early"))
     await api.made(CONFIGS, config("in-time"))
 
-    assert await watch.told(1) == [("ADDED", "in-time")]
+    assert await watch.reported(1) == [("ADDED", "in-time")]
 
 
 async def test_a_watch_in_a_namespace_that_is_not_there_waits(api, config):
@@ -81,7 +81,7 @@ async def test_a_watch_in_a_namespace_that_is_not_there_waits(api, config):
 
     await api.made("/api/v1/namespaces/team/configmaps", config("a"))
 
-    assert await watch.told(1) == [("ADDED", "a")]
+    assert await watch.reported(1) == [("ADDED", "a")]
 
 
 # --- initial events ---------------------------------------------------------------------------------------------------
@@ -101,7 +101,7 @@ async def test_initial_events_end_with_an_annotated_bookmark(api, config):
     assert metadata["resourceVersion"] == str(api.store.revision)
     assert metadata["annotations"] == {"k8s.io/initial-events-end": "true"}
     await api.made(CONFIGS, config("c"))
-    assert await watch.told(1) == [("ADDED", "c")]
+    assert await watch.reported(1) == [("ADDED", "c")]
 
 
 async def test_initial_events_of_nothing_are_just_the_bookmark(api):
@@ -135,7 +135,7 @@ async def test_initial_events_may_be_declined(api, config):
     watch = await api.watch(f"{CONFIGS}?sendInitialEvents=false&resourceVersionMatch=NotOlderThan")
     await api.made(CONFIGS, config("b"))
 
-    assert await watch.told(1) == [("ADDED", "b")]
+    assert await watch.reported(1) == [("ADDED", "b")]
 
 
 async def test_initial_events_of_a_revision_of_the_future_time_out(impatient):
@@ -175,7 +175,7 @@ async def test_options_that_do_not_go_together_are_invalid(api, query, said):
 async def test_entering_a_selection_is_added_and_leaving_it_is_deleted(api, config):
     await api.made(CONFIGS, config("a", labels={"app": "x"}))
     watch = await api.watch(f"{CONFIGS}?labelSelector=app%3Dx")
-    assert await watch.told(1) == [("ADDED", "a")]
+    assert await watch.reported(1) == [("ADDED", "a")]
 
     await api.patch(f"{CONFIGS}/a", {"data": {"still": "in"}})
     left = await api.patch(f"{CONFIGS}/a", {"metadata": {"labels": {"app": "y"}}, "data": {"now": "out"}})
@@ -199,7 +199,7 @@ async def test_a_field_selector_sees_a_pod_come_to_its_node(api, pod):
     await api.made(f"{PODS}/a/binding", target)
     await api.patch(f"{PODS}/a/status", {"status": {"phase": "Running"}})
 
-    assert await watch.told(2) == [("ADDED", "a"), ("MODIFIED", "a")]
+    assert await watch.reported(2) == [("ADDED", "a"), ("MODIFIED", "a")]
 
 
 @pytest.mark.parametrize("scope", ["one namespace", "all namespaces"])
@@ -213,7 +213,7 @@ async def test_a_watch_of_one_name_sees_that_name_only(api, config, scope):
     await api.patch(f"{CONFIGS}/a", {"data": {"x": "1"}})
     await api.delete(f"{CONFIGS}/a")
 
-    assert await watch.told(3) == [("ADDED", "a"), ("MODIFIED", "a"), ("DELETED", "a")]
+    assert await watch.reported(3) == [("ADDED", "a"), ("MODIFIED", "a"), ("DELETED", "a")]
     assert await watch.is_quiet()
 
 
@@ -227,7 +227,7 @@ async def test_a_namespaces_watch_never_sees_a_namespace_with_the_same_prefix(ap
         await api.made(f"/api/v1/namespaces/{name}/configmaps", config(f"in-{name}"))
 
     for name, watch in seen.items():
-        assert await watch.told(1) == [("ADDED", f"in-{name}")]
+        assert await watch.reported(1) == [("ADDED", f"in-{name}")]
         assert await watch.is_quiet(0)
 
 
@@ -286,9 +286,9 @@ async def test_a_watch_can_show_tables(api, pod, forms):
     frames = await watch.take(3)
 
     assert types(frames) == ["ADDED", "MODIFIED", "DELETED"]
-    tables = [each["object"] for each in frames]
-    assert {(each["kind"], each["apiVersion"]) for each in tables} == {("Table", "meta.k8s.io/v1")}
-    assert [each["name"] for each in tables[0]["columnDefinitions"]][:3] == ["Name", "Ready", "Status"]
+    tables = [frame["object"] for frame in frames]
+    assert {(table["kind"], table["apiVersion"]) for table in tables} == {("Table", "meta.k8s.io/v1")}
+    assert [definition["name"] for definition in tables[0]["columnDefinitions"]][:3] == ["Name", "Ready", "Status"]
     assert tables[1]["rows"][0]["cells"][:3] == ["a", "0/1", "Pending"]
     assert tables[1]["rows"][0]["object"]["kind"] == "PartialObjectMetadata"
     assert tables[1]["rows"][0]["object"]["metadata"]["labels"] == {"x": "y"}
@@ -333,23 +333,23 @@ async def test_the_frame_of_a_change_is_made_once_for_all_watchers(api, config, 
         SYSTEM,
     )
 
-    frames = [await each.next() for each in (*plain, *selective)]
-    assert all(each == frames[0] for each in frames)
+    frames = [await item.next() for item in (*plain, *selective)]
+    assert all(frame == frames[0] for frame in frames)
     assert len(served) == 1
 
 
 async def test_all_watchers_see_the_same_order(racing, config):
     watching = [await racing.watch(f"{CONFIGS}?resourceVersion={racing.store.revision}") for _ in range(4)]
 
-    writes = [racing.made(CONFIGS, config(f"n{each}")) for each in range(20)]
+    writes = [racing.made(CONFIGS, config(f"n{number}")) for number in range(20)]
     await asyncio.gather(*writes)
-    await asyncio.gather(*(racing.delete(f"{CONFIGS}/n{each}") for each in range(0, 20, 2)))
+    await asyncio.gather(*(racing.delete(f"{CONFIGS}/n{number}") for number in range(0, 20, 2)))
 
     orders = [
-        [(each["type"], each["object"]["metadata"]["resourceVersion"]) for each in await watch.take(30)]
+        [(item["type"], item["object"]["metadata"]["resourceVersion"]) for item in await watch.take(30)]
         for watch in watching
     ]
-    assert all(each == orders[0] for each in orders)
+    assert all(order == orders[0] for order in orders)
     revisions = [int(version) for _, version in orders[0]]
     assert revisions == sorted(set(revisions))
 

@@ -54,7 +54,11 @@ async def test_all_invalid_parameters_are_reported_at_once(api, config):
     reply = await api.post(f"{CONFIGS}?dryRun=Some&fieldValidation=Lax&fieldManager={'x' * 200}", config("a"))
 
     assert reply.status == 422
-    assert [each["field"] for each in reply.body["details"]["causes"]] == ["dryRun", "fieldManager", "fieldValidation"]
+    assert [cause["field"] for cause in reply.body["details"]["causes"]] == [
+        "dryRun",
+        "fieldManager",
+        "fieldValidation",
+    ]
     assert (await api.get(f"{CONFIGS}/a")).status == 404
 
 

@@ -26,7 +26,7 @@ async def test_discovery_lists_the_versions_of_the_core_group(api, path):
 async def test_groups_are_listed(api):
     reply = await api.get("/apis")
 
-    names = {each["name"] for each in reply.body["groups"]}
+    names = {group["name"] for group in reply.body["groups"]}
     assert reply.body["kind"] == "APIGroupList"
     assert {"apps", "batch", "apiextensions.k8s.io", "coordination.k8s.io", "resource.k8s.io"} <= names
 
@@ -35,14 +35,14 @@ async def test_discovery_lists_the_versions_of_a_group(api):
     reply = await api.get("/apis/autoscaling")
 
     assert reply.body["kind"] == "APIGroup"
-    assert {each["version"] for each in reply.body["versions"]} == {"v1", "v2"}
+    assert {version["version"] for version in reply.body["versions"]} == {"v1", "v2"}
     assert reply.body["preferredVersion"]["version"] == "v2"
 
 
 async def test_discovery_lists_the_resources_of_a_version(api):
     reply = await api.get("/api/v1")
 
-    resources = {each["name"]: each for each in reply.body["resources"]}
+    resources = {resource["name"]: resource for resource in reply.body["resources"]}
     assert reply.body["kind"] == "APIResourceList"
     assert resources["pods"]["kind"] == "Pod"
     assert resources["pods"]["namespaced"]
@@ -77,10 +77,10 @@ async def test_custom_resources_appear_in_discovery_and_change_its_tag(api, defi
     await api.made(DEFINITIONS, definition())
     reply = await answer_when(lambda: api.get("/apis/example.com/v1"), lambda reply: reply.status == 200)
 
-    resources = {each["name"] for each in reply.body["resources"]}
+    resources = {resource["name"] for resource in reply.body["resources"]}
     assert resources == {"widgets", "widgets/status"}
     after = await api.get("/apis", accept=AGGREGATED)
-    assert "example.com" in {each["metadata"]["name"] for each in after.body["items"]}
+    assert "example.com" in {item["metadata"]["name"] for item in after.body["items"]}
     assert after.headers["etag"] != before.headers["etag"]
 
 

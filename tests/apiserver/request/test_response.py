@@ -25,7 +25,7 @@ async def test_a_list_as_a_table_has_columns_rows_and_the_lists_metadata(two, fo
     assert table["metadata"]["resourceVersion"] == str(two.store.revision)
     assert table["metadata"]["remainingItemCount"] == 1
     assert table["metadata"]["continue"]
-    columns = [each["name"] for each in table["columnDefinitions"]]
+    columns = [definition["name"] for definition in table["columnDefinitions"]]
     assert columns[:5] == ["Name", "Ready", "Status", "Restarts", "Age"]
     (row,) = table["rows"]
     assert len(row["cells"]) == len(columns)
@@ -36,7 +36,7 @@ async def test_one_object_as_a_table_has_one_row_and_its_version(two, forms):
     reply = await two.get(f"{PODS}/a", accept=forms["table"])
 
     assert reply.body["kind"] == "Table"
-    assert [each["cells"][0] for each in reply.body["rows"]] == ["a"]
+    assert [row["cells"][0] for row in reply.body["rows"]] == ["a"]
     assert reply.version == (await two.get(f"{PODS}/a")).version
 
 
@@ -116,7 +116,7 @@ async def test_metadata_of_a_list(two, forms, form):
 
     assert reply.body["kind"] == "PartialObjectMetadataList"
     assert reply.body["metadata"] == whole["metadata"]
-    assert [each["metadata"] for each in reply.body["items"]] == [each["metadata"] for each in whole["items"]]
+    assert [item["metadata"] for item in reply.body["items"]] == [item["metadata"] for item in whole["items"]]
 
 
 # --- pretty and warnings ----------------------------------------------------------------------------------------------

@@ -72,7 +72,7 @@ async def test_every_write_answers_in_the_form_that_was_asked_for(api, config, f
     patched = await api.patch(f"{CONFIGS}/a", {"data": {"x": "2"}}, accept=table)
     deleted = await api.delete(CONFIGS, accept=partial)
 
-    kinds = [each.body["kind"] for each in (created, updated, patched, deleted)]
+    kinds = [item.body["kind"] for item in (created, updated, patched, deleted)]
     assert kinds == ["Table", "PartialObjectMetadata", "Table", "PartialObjectMetadataList"]
     assert created.status == 201
 
@@ -159,7 +159,7 @@ async def test_no_dry_run_of_any_verb_leaves_a_trace(api, pod, config, deploymen
         ),
     ]
 
-    assert [each.status for each in replies] == [201, 200, 200, 200, 200, 200, 200, 201, 201, 200, 201]
+    assert [reply.status for reply in replies] == [201, 200, 200, 200, 200, 200, 200, 201, 201, 200, 201]
     assert api.store.revision == revision
     assert (await api.store.list("/registry/")).items == before
 

@@ -159,8 +159,8 @@ async def test_it_is_discovered_and_read_only(api):
     ],
 )
 def test_usage_between_two_readings(before, now, expected):
-    told = samples.usage({KEY: before} if before else {}, {KEY: now} if now else {}, KEY)
-    assert told == expected
+    result = samples.usage({KEY: before} if before else {}, {KEY: now} if now else {}, KEY)
+    assert result == expected
 
 
 def test_readings_are_parsed_and_strangers_are_skipped():

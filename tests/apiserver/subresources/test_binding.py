@@ -51,9 +51,9 @@ async def test_a_second_binding_is_a_conflict(api, pod):
 async def test_of_racing_schedulers_one_wins(racing, pod):
     await racing.made(PODS, pod())
 
-    replies = await asyncio.gather(*(racing.post(BINDING, to(f"n{each}")) for each in range(10)))
+    replies = await asyncio.gather(*(racing.post(BINDING, to(f"n{number}")) for number in range(10)))
 
-    assert sorted(each.status for each in replies) == [201] + [409] * 9
+    assert sorted(reply.status for reply in replies) == [201] + [409] * 9
     winner = next(index for index, each in enumerate(replies) if each.status == 201)
     assert (await racing.get(f"{PODS}/web")).body["spec"]["nodeName"] == f"n{winner}"
 

@@ -96,10 +96,10 @@ async def test_of_racing_evictions_only_as_many_as_allowed_get_through(api, runn
     await budget(2)
 
     replies = await asyncio.gather(
-        *(api.post(f"{PODS}/{each}/eviction", {"metadata": {"name": each}}) for each in ("web", "two", "three", "four"))
+        *(api.post(f"{PODS}/{name}/eviction", {"metadata": {"name": name}}) for name in ("web", "two", "three", "four"))
     )
 
-    assert sorted(each.status for each in replies) == [201, 201, 429, 429]
+    assert sorted(reply.status for reply in replies) == [201, 201, 429, 429]
     assert await left(api) == 0
 
 

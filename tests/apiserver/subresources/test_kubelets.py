@@ -147,7 +147,7 @@ async def test_a_time_to_begin_at_must_be_one(api, kubelets, pod):
 )
 async def test_of_several_containers_one_must_be_named(api, kubelets, pod, query, path):
     await add_node(api)
-    containers = [{"name": each, "image": "busybox:1"} for each in ("first", "a", "b")]
+    containers = [{"name": name, "image": "busybox:1"} for name in ("first", "a", "b")]
     await api.made(PODS, pod(node="n1", containers=containers[1:], initContainers=containers[:1]))
 
     reply = await api.get(f"{PODS}/web/log?{query}")

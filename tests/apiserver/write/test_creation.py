@@ -80,10 +80,10 @@ async def test_a_taken_name_is_already_exists(api, config):
 
 
 async def test_a_hundred_creations_of_one_name_make_one_object(racing, config):
-    replies = await asyncio.gather(*(racing.post(CONFIGS, config("one", who=str(each))) for each in range(100)))
+    replies = await asyncio.gather(*(racing.post(CONFIGS, config("one", who=str(number))) for number in range(100)))
 
-    assert sorted(each.status for each in replies) == [201] + [409] * 99
-    created = next(each for each in replies if each.status == 201)
+    assert sorted(reply.status for reply in replies) == [201] + [409] * 99
+    created = next(reply for reply in replies if reply.status == 201)
     assert (await racing.get(f"{CONFIGS}/one")).raw == created.raw
 
 

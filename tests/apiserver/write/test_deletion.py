@@ -74,13 +74,13 @@ async def test_many_deletions_of_one_object_have_one_winner(racing, config):
 
     replies = await asyncio.gather(*(racing.delete(f"{CONFIGS}/one") for _ in range(20)))
 
-    assert sorted(each.status for each in replies) == [200] + [404] * 19
+    assert sorted(reply.status for reply in replies) == [200] + [404] * 19
 
 
 async def test_a_deletion_that_meets_updates_still_happens(racing, config):
     await racing.made(CONFIGS, config("one"))
 
-    writes = [racing.patch(f"{CONFIGS}/one", {"data": {"who": str(each)}}) for each in range(30)]
+    writes = [racing.patch(f"{CONFIGS}/one", {"data": {"who": str(number)}}) for number in range(30)]
     *_, reply = await asyncio.gather(*writes, racing.delete(f"{CONFIGS}/one"))
 
     assert reply.status == 200
@@ -434,7 +434,7 @@ async def test_options_hold_for_every_object_of_a_collection(api, deployment):
     await api.delete(DEPLOYMENTS, {"propagationPolicy": "Foreground"})
 
     listed = (await api.get(DEPLOYMENTS)).body["items"]
-    assert [each["metadata"]["finalizers"] for each in listed] == [["foregroundDeletion"]] * 2
+    assert [item["metadata"]["finalizers"] for item in listed] == [["foregroundDeletion"]] * 2
 
 
 async def test_namespaces_are_not_deleted_as_a_collection(api):

@@ -16,8 +16,8 @@ def configmap(name="one", **data):
 
 def managers(obj):
     return [
-        (each["manager"], each["operation"], each.get("subresource", ""))
-        for each in obj["metadata"].get("managedFields", [])
+        (field["manager"], field["operation"], field.get("subresource", ""))
+        for field in obj["metadata"].get("managedFields", [])
     ]
 
 
@@ -82,7 +82,7 @@ async def test_an_update_owns_the_changed_fields(api):
 async def test_a_patch_owns_the_changed_fields(api, form, patch):
     await api.post(f"{CONFIGS}?fieldManager=one", configmap(a="1", b="2"))
     body = (await api.patch(f"{CONFIGS}/one?fieldManager=two", patch, form)).body
-    assert [each["fieldsV1"] for each in body["metadata"]["managedFields"]] == [
+    assert [field["fieldsV1"] for field in body["metadata"]["managedFields"]] == [
         {"f:data": {".": {}, "f:a": {}}},
         {"f:data": {"f:b": {}}},
     ]
@@ -150,12 +150,12 @@ async def test_a_client_may_hand_its_fields_to_another_manager(api):
 
 async def test_more_than_ten_writers_are_bundled(api):
     await api.post(f"{CONFIGS}?fieldManager=m0", configmap(a="1"))
-    for each in range(1, 15):
+    for item in range(1, 15):
         api.clock.move(1)
-        await api.patch(f"{CONFIGS}/one?fieldManager=m{each}", {"data": {f"k{each}": "x"}})
+        await api.patch(f"{CONFIGS}/one?fieldManager=m{item}", {"data": {f"k{item}": "x"}})
     body = (await api.get(f"{CONFIGS}/one")).body
     found = [name for name, *_ in managers(body)]
-    assert found == ["ancient-changes", *(f"m{each}" for each in range(6, 15))]
+    assert found == ["ancient-changes", *(f"m{number}" for number in range(6, 15))]
 
 
 async def test_kubectl_migrates_to_server_side_apply_without_conflicts(api):
@@ -169,8 +169,8 @@ async def test_kubectl_migrates_to_server_side_apply_without_conflicts(api):
     )
     reply = await api.patch(f"{CONFIGS}/one?fieldManager=kubectl", configmap(a="2"), "apply")
     assert (reply.status, reply.body["data"]) == (200, {"a": "2"})
-    told = msgspec.json.decode(reply.body["metadata"]["annotations"][ANNOTATION])
-    assert told["data"] == {"a": "2"}, "who turns back finds what was applied last"
+    result = msgspec.json.decode(reply.body["metadata"]["annotations"][ANNOTATION])
+    assert result["data"] == {"a": "2"}, "who turns back finds what was applied last"
 
 
 async def test_the_migration_conflicts_with_later_changes_of_others(api):
@@ -192,7 +192,7 @@ async def test_a_kind_in_two_groups_has_one_list_of_managers(api):
     await api.post("/api/v1/namespaces/default/events?fieldManager=one", event)
     url = "/apis/events.k8s.io/v1/namespaces/default/events/e"
     body = (await api.patch(f"{url}?fieldManager=two", {"deprecatedCount": 2})).body
-    found = {each["manager"]: each for each in body["metadata"]["managedFields"]}
+    found = {field["manager"]: field for field in body["metadata"]["managedFields"]}
     assert found["two"]["fieldsV1"] == {"f:deprecatedCount": {}}
     assert {"f:message", "f:reason"} <= {*found["one"]["fieldsV1"]}
 

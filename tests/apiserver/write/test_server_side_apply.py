@@ -28,9 +28,9 @@ def deployment(**spec):
 def entry(obj, manager, subresource=None):
     """The only entry of a manager, through a subresource where one is named."""
     found = [
-        each
-        for each in obj["metadata"].get("managedFields", [])
-        if each["manager"] == manager and subresource in (None, each.get("subresource", ""))
+        field
+        for field in obj["metadata"].get("managedFields", [])
+        if field["manager"] == manager and subresource in (None, field.get("subresource", ""))
     ]
     assert len(found) == 1, obj["metadata"].get("managedFields")
     return found[0]
@@ -107,7 +107,7 @@ async def test_force_takes_the_field(apply):
     await apply(f"{CONFIGS}/one", configmap(a="1"), "m1")
     reply = await apply(f"{CONFIGS}/one", configmap(a="2"), "m2", force="true")
     assert (reply.status, reply.body["data"]) == (200, {"a": "2"})
-    assert [each["manager"] for each in reply.body["metadata"]["managedFields"]] == ["m2"]
+    assert [field["manager"] for field in reply.body["metadata"]["managedFields"]] == ["m2"]
 
 
 async def test_apply_needs_a_field_manager(api):
@@ -124,7 +124,7 @@ REFUSED = [
     pytest.param({**configmap(), "apiVersion": "apps/v1"}, 400, "invalid object type: apps/v1, Kind=ConfigMap",
                  id="version"),
     pytest.param({**configmap(), "dta": {}}, 500,
-                 "failed to create typed patch object (default/one; /v1, Kind=ConfigMap): "
+                 "failed to create typed patch object (/one; /v1, Kind=ConfigMap): "
                  ".dta: field not declared in schema", id="unknown field"),
     pytest.param({**configmap(), "metadata": {"managedFields": []}}, 400, "metadata.managedFields must be nil",
                  id="managers"),
@@ -233,7 +233,7 @@ async def test_status_is_applied_through_its_subresource(api, apply):
     config = {**pod(), "spec": {"nodeName": "x"}, "status": {"conditions": [{"type": "Mine", "status": "True"}]}}
     reply = await apply(f"{PODS}/web/status", config, "controller")
     assert reply.status == 200, reply.raw
-    assert [each["type"] for each in reply.body["status"]["conditions"]] == ["Mine"]
+    assert [condition["type"] for condition in reply.body["status"]["conditions"]] == ["Mine"]
     assert "nodeName" not in reply.body["spec"]
     owned = entry(reply.body, "controller")
     assert owned["subresource"] == "status"
@@ -291,8 +291,8 @@ async def test_many_appliers_at_once_all_get_their_field(racing):
         body = configmap(**{f"k{number}": "x"})
         return await racing.patch(f"{CONFIGS}/one?fieldManager=m{number}", body, "apply")
 
-    replies = await asyncio.gather(*(one(each) for each in range(20)))
-    assert sorted(each.status for each in replies) == [200] * 19 + [201]
+    replies = await asyncio.gather(*(one(number) for number in range(20)))
+    assert sorted(reply.status for reply in replies) == [200] * 19 + [201]
     found = (await racing.get(f"{CONFIGS}/one")).body
     assert len(found["data"]) == 20
     assert len(found["metadata"]["managedFields"]) == 20
@@ -330,8 +330,8 @@ def widget(version="v1", **parts):
 async def structured(api, definition):
     """Widgets with a schema, in two versions."""
     crd = definition("v1", "v2")
-    for each in crd["spec"]["versions"]:
-        each["schema"] = {"openAPIV3Schema": SCHEMA}
+    for version in crd["spec"]["versions"]:
+        version["schema"] = {"openAPIV3Schema": SCHEMA}
     await api.made(DEFINITIONS, crd)
     await answer_when(lambda: api.get(WIDGETS), lambda reply: reply.status == 200)
     return api
@@ -349,7 +349,7 @@ async def test_a_field_that_the_schema_of_a_custom_resource_lacks_is_refused(str
     reply = await apply(f"{WIDGETS}/w", widget(spec={"sise": 1}))
     assert reply.status == 500
     assert reply.message == (
-        "failed to create typed patch object (default/w; example.com/v1, Kind=Widget): "
+        "failed to create typed patch object (/w; example.com/v1, Kind=Widget): "
         ".spec.sise: field not declared in schema"
     )
 
@@ -375,8 +375,8 @@ async def test_versions_of_a_custom_resource_share_its_managers(structured, appl
     assert entry(moved.body, "one")["apiVersion"] == "example.com/v2"
 
 
-async def test_a_format_that_is_not_there_yet_is_refused_with_the_others(api, config):
+async def test_a_format_that_does_not_exist_is_refused_with_the_others(api, config):
     await api.made(CONFIGS, config("one"))
-    reply = await api.call("PATCH", f"{CONFIGS}/one", b"x", content_type="application/apply-patch+cbor")
+    reply = await api.call("PATCH", f"{CONFIGS}/one", b"x", content_type="application/apply-patch+toml")
     assert reply.status == 415
     assert reply.message.endswith("application/apply-patch+yaml")

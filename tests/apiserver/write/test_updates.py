@@ -74,7 +74,7 @@ async def test_a_lease_must_name_its_version(api):
     reply = await api.put(f"{LEASES}/l", lease)
 
     assert (reply.status, reply.body["reason"]) == (422, "Invalid")
-    assert "metadata.resourceVersion: Invalid value: 0x0: must be specified for an update" in reply.message
+    assert "metadata.resourceVersion: Invalid value: 0: must be specified for an update" in reply.message
 
 
 async def test_a_custom_resource_must_name_its_version(widgets):
@@ -86,7 +86,7 @@ async def test_a_custom_resource_must_name_its_version(widgets):
     assert reply.status == 422
     assert reply.message == (
         'widgets.example.com "w" is invalid: '
-        "metadata.resourceVersion: Invalid value: 0x0: must be specified for an update"
+        "metadata.resourceVersion: Invalid value: 0: must be specified for an update"
     )
 
 
@@ -94,18 +94,20 @@ async def test_parallel_updates_of_one_version_have_one_winner(racing, config):
     made = await racing.made(CONFIGS, config("one"))
 
     replies = await asyncio.gather(
-        *(racing.put(f"{CONFIGS}/one", {**made, "data": {"who": str(each)}}) for each in range(20))
+        *(racing.put(f"{CONFIGS}/one", {**made, "data": {"who": str(number)}}) for number in range(20))
     )
 
-    assert sorted(each.status for each in replies) == [200] + [409] * 19
+    assert sorted(reply.status for reply in replies) == [200] + [409] * 19
 
 
 async def test_parallel_updates_without_a_version_all_succeed(racing, config):
     await racing.made(CONFIGS, config("one"))
 
-    replies = await asyncio.gather(*(racing.put(f"{CONFIGS}/one", config("one", who=str(each))) for each in range(30)))
+    replies = await asyncio.gather(
+        *(racing.put(f"{CONFIGS}/one", config("one", who=str(number))) for number in range(30))
+    )
 
-    assert {each.status for each in replies} == {200}
+    assert {reply.status for reply in replies} == {200}
     last = max(replies, key=lambda each: int(each.version))
     assert (await racing.get(f"{CONFIGS}/one")).raw == last.raw
 
@@ -367,7 +369,7 @@ async def test_the_last_finalizer_to_go_takes_the_object_with_it(api, config):
 
     assert last.status == 200
     assert (await api.get(f"{CONFIGS}/one")).status == 404
-    assert [each["type"] for each in await watch.take(2)] == ["MODIFIED", "DELETED"]
+    assert [item["type"] for item in await watch.take(2)] == ["MODIFIED", "DELETED"]
 
 
 async def test_no_finalizer_is_added_to_a_terminating_object(api, config):

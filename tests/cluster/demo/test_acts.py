@@ -50,8 +50,8 @@ def test_an_old_kubectl_is_asked_for_nothing_that_it_cannot():
 
 def test_pages_go_into_files_one_for_each_act():
     drawn = acts(DemoContext(layout=PLACE.layout, minor=WAITS, form="html"))
-    assert [step.saves for each in drawn for step in each.steps if step.saves] == [f"{act.flow}.html" for act in ACTS]
-    assert not [step for each in ACTS for step in each.steps if step.saves]
+    assert [step.saves for item in drawn for step in item.steps if step.saves] == [f"{act.flow}.html" for act in ACTS]
+    assert not [step for act in ACTS for step in act.steps if step.saves]
 
 
 def test_acts_are_compared_by_their_recordings(tmp_path):

@@ -130,7 +130,7 @@ async def test_prepare_returns_the_cdi_devices_of_a_claim(api, folder):
             assert gone.claims[asked.uid].error == ""
         (file,) = paths.cdi.iterdir()
         spec = json.loads(file.read_text())
-        edits = {f"{spec['kind']}={each['name']}": each["containerEdits"] for each in spec["devices"]}
+        edits = {f"{spec['kind']}={device['name']}": device["containerEdits"] for device in spec["devices"]}
         assert edits[device.cdi_device_ids[0]]["env"][0].startswith("PODWIRE_GPU_3=GPU-")
     assert await client.get(CLAIMS, "pair", "default")
     assert await client.get(NODES, NODE)

@@ -17,9 +17,9 @@ def loaded(tmp_path, text):
 def test_a_profile_that_comes_with_podwire_can_be_used(name):
     profile = profile_yaml.load(name)
     found = functions(profile)
-    assert len({each.pci for each in found}) == len(found)
-    assert len({each.mac for each in found if each.name}) == len([each for each in found if each.name])
-    assert all(each.numa is not None for each in found)
+    assert len({item.pci for item in found}) == len(found)
+    assert len({item.mac for item in found if item.name}) == len([item for item in found if item.name])
+    assert all(item.numa is not None for item in found)
 
 
 def test_every_field_of_a_profile_is_read(tmp_path):
@@ -150,7 +150,7 @@ def test_virtual_functions_of_two_cards_on_one_bus_have_addresses_of_their_own()
     assert [number.pci for number in found if number.physical == "0000:3b:00.1"] == [
         f"0000:3b:02.{n}" for n in range(4, 8)
     ]
-    assert [each.name for each in found][:3] == ["ens1f0", "ens1f0v0", "ens1f0v1"]
+    assert [item.name for item in found][:3] == ["ens1f0", "ens1f0v0", "ens1f0v1"]
 
 
 def test_a_card_on_a_bus_of_its_own_is_behind_a_port_of_its_root():

@@ -19,15 +19,15 @@ def planted(request, tmp_path):
     for directory in directories(profile):
         (tmp_path / directory).mkdir(parents=True)
     write(tmp_path, tree(profile, Machine(cpus=8, kilobytes=1 << 20)))
-    for each in (f"cpu{number}" for number in range(8)):
-        (tmp_path / "devices/system/cpu" / each).mkdir(parents=True)
-    for each in links(functions(profile)):
-        live = tmp_path / "devices/virtual/net" / each.name
+    for item in (f"cpu{number}" for number in range(8)):
+        (tmp_path / "devices/system/cpu" / item).mkdir(parents=True)
+    for link in links(functions(profile)):
+        live = tmp_path / "devices/virtual/net" / link.name
         live.mkdir(parents=True)
         (live / "mtu").write_text("1500\n")
         (live / "ifindex").write_text("7\n")
-        write(tmp_path, shown(each, each.name, ("mtu", "ifindex")))
-        write(tmp_path, {f"class/net/{each.name}": Symlink(class_entry(each.name, each))})
+        write(tmp_path, shown(link, link.name, ("mtu", "ifindex")))
+        write(tmp_path, {f"class/net/{link.name}": Symlink(class_entry(link.name, link))})
     return profile, tmp_path
 
 
@@ -40,18 +40,18 @@ def test_no_symlink_leads_nowhere(planted):
 def test_sysfs_readers_find_the_devices_of_the_profile(planted):
     profile, root = planted
     sysfs = Sysfs(root)
-    for each in links(functions(profile)):
-        found = sysfs.hardware(each.name)
-        assert (found.driver, found.pci, found.numa, found.parent) == (each.driver, each.pci, each.numa, each.physical)
+    for link in links(functions(profile)):
+        found = sysfs.hardware(link.name)
+        assert (found.driver, found.pci, found.numa, found.parent) == (link.driver, link.pci, link.numa, link.physical)
 
 
 def test_links_have_their_own_speed_and_the_kernels_live_files(planted):
     profile, root = planted
-    for each in links(functions(profile)):
-        place = root / "class/net" / each.name
-        assert (place / "speed").read_text() == f"{each.nic.speed}\n"
+    for link in links(functions(profile)):
+        place = root / "class/net" / link.name
+        assert (place / "speed").read_text() == f"{link.nic.speed}\n"
         assert (place / "mtu").read_text() == "1500\n"
-        (root / "devices/virtual/net" / each.name / "mtu").write_text("9000\n")
+        (root / "devices/virtual/net" / link.name / "mtu").write_text("9000\n")
         assert (place / "mtu").read_text() == "9000\n"
         assert (place / "iflink").read_text() == (place / "ifindex").read_text()
         assert place.resolve().parent.name == "net"
@@ -109,9 +109,9 @@ def test_processors_are_shared_out_among_nodes(nodes, cpus, lists):
     assert [cpu_list(share(nodes, cpus, number)) for number in range(nodes)] == lists
 
 
-CARDS = {each.name: each for each in links(functions(profile_yaml.load("sriov")))[:2]}
+CARDS = {link.name: link for link in links(functions(profile_yaml.load("sriov")))[:2]}
 CARD, OTHER = CARDS
-AT_HOME = {each: each for each in CARDS}
+AT_HOME = {card: card for card in CARDS}
 
 
 def card(name, shown_as=None):

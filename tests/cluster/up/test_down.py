@@ -20,11 +20,11 @@ def test_where_nothing_is_nothing_is_removed(tmp_path, claims):
 def test_state_of_standalone_programs_is_not_removed(tmp_path, claims):
     layout = Layout(tmp_path)
     kept = [layout.state / "apiserver/store/db", layout.state / "images/x", layout.run / "cri.sock"]
-    for each in kept:
-        each.parent.mkdir(parents=True, exist_ok=True)
-        each.touch()
+    for entry in kept:
+        entry.parent.mkdir(parents=True, exist_ok=True)
+        entry.touch()
     assert down(layout, claims) is False
-    assert all(each.exists() for each in kept)
+    assert all(item.exists() for item in kept)
 
 
 def test_a_tree_deeper_than_a_recursion_is_removed(tmp_path):

@@ -12,7 +12,7 @@ EVERYTHING = {"etc", "opt", "run", "var/lib", "var/log", "var", ""}
 
 def planned(there=EVERYTHING, prefix="/tmp/pw"):
     found = covers(sources(Layout(Path(prefix)), "node-1"), lambda base: base in there)
-    return {each.base: set(each.shown) for each in found}
+    return {item.base: set(item.shown) for item in found}
 
 
 def test_standard_paths_are_mounted_below_lasting_directories():
@@ -57,12 +57,12 @@ def test_a_second_node_shares_only_images_plugins_and_the_collector(prefix):
     shown = sources(Layout(Path(prefix)), "node-2")
     below = Path(prefix, "var/lib/podwire/nodes/node-2")
     shared = {"run/podwire/trace", "var/lib/podwire/cni/bin", "var/lib/podwire/images"}
-    assert {each: shown[each] for each in (*STANDARD, *OWN)} == {each: below / each for each in (*STANDARD, *OWN)}
+    assert {item: shown[item] for item in (*STANDARD, *OWN)} == {item: below / item for item in (*STANDARD, *OWN)}
     assert set(shown) == {*STANDARD, *OWN, *shared}
     assert shown["run/podwire/trace"] == Path(prefix, "run/podwire/trace")
     assert shown["var/lib/podwire/images"] == Path(prefix, "var/lib/podwire/images")
-    for each in covers(shown, lambda base: base in EVERYTHING):
-        paths = list(each.shown)
+    for cover in covers(shown, lambda base: base in EVERYTHING):
+        paths = list(cover.shown)
         inner = [(one, other) for one in paths for other in paths if other.startswith(f"{one}/")]
         assert all(paths.index(one) < paths.index(other) for one, other in inner), "what is within comes later"
 
@@ -103,8 +103,8 @@ Path("/", base, "folder/also").touch()
 
 def test_a_covered_directory_shows_old_entries_and_those_of_the_node(tmp_path):
     base, own = tmp_path / "base", tmp_path / "own"
-    for each in (base / "folder/inner", base / "hidden", own):
-        each.mkdir(parents=True)
+    for item in (base / "folder/inner", base / "hidden", own):
+        item.mkdir(parents=True)
     (base / "file").write_text("x")
     (base / "link").symlink_to("file")
     (own / "10.conflist").touch()

@@ -9,15 +9,15 @@ SLOTS = st.integers(0, LAST).map(Slot)
 
 @given(SLOTS, st.integers(1, 16), st.integers(2, 16))
 def test_every_other_nodes_pods_are_reached_by_its_own_address(slot, number, count):
-    others = [each for each in range(1, count + 1) if each != number]
+    others = [item for item in range(1, count + 1) if item != number]
     found = routes(slot, others, 7, ipv6=True)
-    ways = {each.destination: each.gateway for each in found}
+    ways = {item.destination: item.gateway for item in found}
     assert len(ways) == len(found) == 2 * len(others)
     for other in others:
         addresses = {address.version: address.ip for address in slot.addresses(other, ipv6=True)}
-        assert {ways[each] for each in slot.pod_ranges(other, ipv6=True)} == set(addresses.values())
+        assert {ways[range_] for range_ in slot.pod_ranges(other, ipv6=True)} == set(addresses.values())
     assert not set(slot.pod_ranges(number, ipv6=True)) & set(ways)
-    assert {each.ifindex for each in found} == {7}
+    assert {item.ifindex for item in found} == {7}
 
 
 def test_only_traffic_between_pods_of_nodes_keeps_its_source_address():

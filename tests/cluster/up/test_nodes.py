@@ -62,8 +62,8 @@ def test_how_many_nodes_there_can_be(known, wanted, says):
 )
 def test_nodes_stay_and_more_come(known, wanted, names):
     found = planned(known, wanted, own(1)[0])
-    assert [each.name for each in found] == names
-    assert [each.number for each in found] == list(range(1, len(names) + 1))
+    assert [item.name for item in found] == names
+    assert [item.number for item in found] == list(range(1, len(names) + 1))
     assert found[: len(known)] == known
 
 
@@ -115,17 +115,17 @@ def test_a_host_that_is_called_like_a_node_is_not_one():
 
 def test_every_node_has_its_processes_and_one_cluster_has_the_rest():
     assert [component.name for component in components(prepared(*own(1)))] == [
-        "trace", "apiserver", "cni", "runtime", "image", "scheduler", "dns", "kubelet", "node",
+        "trace", "apiserver", "cni", "runtime", "image", "scheduler", "dns", "dns-2", "kubelet", "node",
     ]  # fmt: skip
     found = {component.name: component for component in components(prepared(*own(2)))}
     assert list(found) == [
-        "trace", "apiserver", "cni", "runtime", "cni@node-2", "runtime@node-2", "image", "scheduler", "dns", "kubelet",
-        "kubelet@node-2", "node",
+        "trace", "apiserver", "cni", "runtime", "cni@node-2", "runtime@node-2", "image", "scheduler", "dns", "dns-2",
+        "kubelet", "kubelet@node-2", "node",
     ]  # fmt: skip
     assert found["kubelet@node-2"].needs == ("apiserver", "runtime@node-2")
     assert found["kubelet@node-2"].environment["PODWIRE_NODE"] == "node-2"
     assert found["node"].needs == ("apiserver", "kubelet", "kubelet@node-2")
-    assert {each.node.name for each in found.values() if "@" in each.name} == {"node-2"}
+    assert {item.node.name for item in found.values() if "@" in item.name} == {"node-2"}
 
 
 def test_every_node_has_an_identity_and_a_certificate_in_its_own_directories():

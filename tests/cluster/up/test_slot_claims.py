@@ -50,7 +50,7 @@ def test_a_stale_slot_claim_is_taken_over(claims, tmp_path):
 
 def test_a_cluster_keeps_its_slot(claims, tmp_path):
     one, other = Layout(tmp_path / "one"), Layout(tmp_path / "other")
-    assert [claim(claims, each) for each in (one, other)] == [1, 2]
+    assert [claim(claims, item) for item in (one, other)] == [1, 2]
     assert claim(claims, other, wanted=2) == 2
     with pytest.raises(NoSlot, match=r"slot 1: taken by the cluster below .*/one"):
         claim(claims, other, wanted=1)
@@ -74,8 +74,8 @@ def test_an_unreadable_slot_claim_is_free(claims, tmp_path):
 
 def test_forwarding_ends_with_the_last_cluster(claims, tmp_path):
     one, other = Layout(tmp_path / "one"), Layout(tmp_path / "other")
-    for each in (one, other):
-        claim(claims, each)
+    for item in (one, other):
+        claim(claims, item)
     claims.note_forwarding(["net.ipv4.ip_forward"])
     assert claims.end_forwarding(one.prefix) == []
     claims.release(one.prefix)
@@ -128,6 +128,6 @@ def test_clusters_that_come_and_go_at_once_do_not_meet(claims, tmp_path):
             assert not claims.others(layout.prefix, "")
 
     with ThreadPoolExecutor(3) as threads:
-        for each in [threads.submit(comes_and_goes, number) for number in range(3)]:
-            each.result(timeout=60)
+        for item in [threads.submit(comes_and_goes, number) for number in range(3)]:
+            item.result(timeout=60)
     assert list(tmp_path.glob("run*")) == []

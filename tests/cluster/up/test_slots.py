@@ -39,8 +39,8 @@ def test_every_node_has_addresses_and_pods_of_its_own(number, one, other):
     slot = Slot(number)
     for network in slot.pod_ranges(one, ipv6=True):
         assert slot.owns(network)
-        assert one == other or not any(network.overlaps(each) for each in slot.pod_ranges(other, ipv6=True)
-                                       if each.version == network.version)  # fmt: skip
+        assert one == other or not any(network.overlaps(range_) for range_ in slot.pod_ranges(other, ipv6=True)
+                                       if range_.version == network.version)  # fmt: skip
     assert slot.addresses(one, ipv6=True)[0].ip in slot.nodes
     assert slot.addresses(one, ipv6=True) != slot.gateways(ipv6=True)
 
@@ -68,4 +68,4 @@ def test_a_host_route_into_a_slot_makes_it_unusable(route, collides):
 def test_without_ipv6_a_slot_has_only_ipv4_addresses():
     slot = Slot(3)
     found = (*slot.gateways(ipv6=False), *slot.addresses(1, ipv6=False), *slot.pod_ranges(1, ipv6=False))
-    assert {each.version for each in found} == {4}
+    assert {item.version for item in found} == {4}

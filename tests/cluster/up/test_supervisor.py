@@ -88,9 +88,9 @@ def start(tmp_path):
         return begun[-1]
 
     yield starting
-    for each in begun:
-        each.process.kill()
-        each.process.communicate()
+    for item in begun:
+        item.process.kill()
+        item.process.communicate()
 
 
 def lives(pid):
@@ -109,7 +109,7 @@ def test_components_start_after_their_needs_and_stop_in_reverse_order(start):
     up.until("all up")
     code, said = up.stop()
     assert code == 0, said
-    order = [each for each in up.order() if each != "once"]
+    order = [item for item in up.order() if item != "once"]
     assert order == ["first", "second", "-second", "-first"]
     assert up.order().count("once") == 1
 

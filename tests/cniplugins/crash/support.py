@@ -92,7 +92,7 @@ class Network:
         main = self.host.bridge(*SUBNETS, type=self.kind)
         del main["isDefaultGateway"]
         port = 8000 + sum(id_.encode())
-        ports = [{"hostPort": port, "containerPort": 80, "protocol": each} for each in ("tcp", "udp")]
+        ports = [{"hostPort": port, "containerPort": 80, "protocol": name} for name in ("tcp", "udp")]
         keys = {
             "bridge": {"isDefaultGateway": True, "ipMasq": True, "ipspoofchk": True, "hairpinMode": True},
             "ptp": {"ipMasq": True},
@@ -126,7 +126,7 @@ class Network:
             self.host.delete(id_, config | ({"prevResult": results[-1]} if whole else {}), netns)
 
     def collect(self, *valid: str) -> None:
-        stay = [{"containerID": each, "ifname": "eth0"} for each in valid]
+        stay = [{"containerID": item, "ifname": "eth0"} for item in valid]
         for config in self.configs("a"):
             assert self.host.call("GC", "", config | {"cni.dev/valid-attachments": stay}, "") is None
 
@@ -188,7 +188,7 @@ def leakcheck(host) -> list[Leftover]:
 
 
 CAPACITY = min(
-    ranges.size(each) for each in ranges.parse_sets({"ranges": [[{"subnet": subnet}] for subnet in SUBNETS]})
+    ranges.size(set_) for set_ in ranges.parse_sets({"ranges": [[{"subnet": subnet}] for subnet in SUBNETS]})
 )
 
 
@@ -324,7 +324,7 @@ def steps() -> list[Step]:
     for kind, plugins in CHAINS.items():
         for at, plugin in enumerate(plugins):
             own = f"cni.{plugin}-", *(("ipam.",) if at == 0 else ())
-            for each in sorted(declared()):
-                if each.startswith(own):
-                    found.setdefault(each, Step(each, kind, at))
+            for item in sorted(declared()):
+                if item.startswith(own):
+                    found.setdefault(item, Step(item, kind, at))
     return list(found.values())

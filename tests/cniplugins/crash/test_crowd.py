@@ -57,10 +57,10 @@ class Crowd:
             stdout, _ = process.communicate(json.dumps(self.config).encode(), timeout=100)
         finally:
             process.kill()
-        told = json.loads(stdout) if stdout else {}
-        if process.returncode > 0 and told.get("code") != TRY_AGAIN_LATER:
-            self.refused.append(f"{verb} of {id_}: {told}")
-        return told if process.returncode == 0 else None
+        answer = json.loads(stdout) if stdout else {}
+        if process.returncode > 0 and answer.get("code") != TRY_AGAIN_LATER:
+            self.refused.append(f"{verb} of {id_}: {answer}")
+        return answer if process.returncode == 0 else None
 
     def work(self, number: int, chance, until: float) -> None:
         """Pods come and go in one namespace, until it is late."""
@@ -68,7 +68,7 @@ class Crowd:
         while time.monotonic() < until:
             id_, round_ = f"w{number}-{round_}", round_ + 1
             result = self.call(chance, "ADD", id_, netns, may_die=True)
-            addresses = [each["address"] for each in result["ips"]] if result else []
+            addresses = [address["address"] for address in result["ips"]] if result else []
             self.was_given(id_, addresses)
             time.sleep(chance.random() * 0.1)
             self.gives_back(addresses)
@@ -101,8 +101,8 @@ def test_no_address_has_two_owners_and_none_is_lost(host, chance, soak, leakchec
         daemon.kill()
         daemon.wait(60)
         with host.daemon_process():
-            for each in working:
-                each.result(200)
+            for item in working:
+                item.result(200)
     assert (crowd.doubles, crowd.refused, crowd.living) == ([], [], {})
     print(crowd.done, "times an address was given")  # noqa: T201 - how much was tried
     assert crowd.done > WORKERS / 4

@@ -42,7 +42,7 @@ def test_full_pool_is_usable_after_a_reboot_and_stale_leases_are_gone(hosts, net
     def yesterday(host):
         boot(host, 1)
         fill(network(host, kind), before)
-        assert len([each for each in host.left()["leases"] if each.startswith("10.")]) == 5, "it is full"
+        assert len([lease for lease in host.left()["leases"] if lease.startswith("10.")]) == 5, "it is full"
         first.append(host)
 
     def today(host):
@@ -51,15 +51,15 @@ def test_full_pool_is_usable_after_a_reboot_and_stale_leases_are_gone(hosts, net
         boot(host, 2)
         there = network(host, kind)
         fill(there, after)
-        for each in before[:2]:
-            there.delete(each, netns="")  # its runtime remembers it
+        for item in before[:2]:
+            there.delete(item, netns="")  # its runtime remembers it
         there.collect(*after)
-        for each in after:
-            there.check(each)
-        owners = {each.split("@")[1] for each in host.left()["records"]}
+        for item in after:
+            there.check(item)
+        owners = {record.split("@")[1] for record in host.left()["records"]}
         assert owners == set(after)
-        for each in after:
-            there.delete(each)
+        for item in after:
+            there.delete(item)
         assert host.left() == {}
         assert there.capacity() == 5
 
@@ -74,15 +74,15 @@ def test_pod_with_a_live_namespace_keeps_its_address(hosts, network):
         boot(host, 1)
         there = network(host, "bridge")
         fill(there, ["a", "b"])
-        kept = [each["address"] for each in there.results["b"][0]["ips"]]
+        kept = [address["address"] for address in there.results["b"][0]["ips"]]
         host.namespaces.remove("a")
         boot(host, 2)
         fill(there, ["c", "d", "e", "f"])
-        given = [each["address"] for name in "cdef" for each in there.results[name][0]["ips"]]
+        given = [address["address"] for name in "cdef" for address in there.results[name][0]["ips"]]
         assert not set(kept) & set(given)
         there.check("b")
-        for each in "abcdef":
-            there.delete(each, netns="" if each == "a" else None)
+        for letter in "abcdef":
+            there.delete(letter, netns="" if letter == "a" else None)
         assert host.left() == {}
 
     hosts(frozen)

@@ -58,9 +58,9 @@ def test_add_succeeds_after_an_add_was_killed(hosts, network, some_step):
 def test_killed_gc_is_completed_by_the_next(hosts, network, some_step):
     def tried(host):
         there = network(host, some_step.kind)
-        for each in "ab":
-            there.begin(each)
-            there.add(each)
+        for letter in "ab":
+            there.begin(letter)
+            there.add(letter)
         stay = {"cni.dev/valid-attachments": [{"containerID": "b", "ifname": "eth0"}]}
         died = there.dies("GC", "a", there.configs("a")[some_step.at] | stay, some_step.point)
         there.collect("b")

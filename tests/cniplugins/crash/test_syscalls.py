@@ -19,14 +19,14 @@ def try_points(hosts, network, attack, called, chance, recoveries=RECOVERIES):
     hosts(lambda host: points.extend(attack.recorded(network(host, attack.kind), called)))
     for point in attack.chosen(points):
         beside, how = chance.random() < 0.5, chance.choice(recoveries)
-        told = f"{attack} killed at {point}, then {how}; beside another: {beside}"
+        reported = f"{attack} killed at {point}, then {how}; beside another: {beside}"
 
-        def tried(host, point=point, beside=beside, how=how, told=told):
+        def tried(host, point=point, beside=beside, how=how, reported=reported):
             there = network(host, attack.kind)
             attack.arrange(there, beside=beside)
             attack.struck(there, point, called)
             there.recover(how)
-            there.settled(told)
+            there.settled(reported)
 
         hosts(tried)
 

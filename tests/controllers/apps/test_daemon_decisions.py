@@ -76,14 +76,14 @@ def test_nodes_are_chosen_by_selector_affinity_and_taints(spec, taints, expected
 
 def test_the_network_taint_is_tolerated_on_the_host_network_only():
     def keys(spec):
-        return {each["key"] for each in tolerations(spec)}
+        return {toleration["key"] for toleration in tolerations(spec)}
 
     assert keys({"hostNetwork": True}) - keys({}) == {"node.kubernetes.io/network-unavailable"}
 
 
 def test_a_toleration_for_a_while_does_not_replace_the_daemons():
     given = {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 9}
-    own = [each for each in tolerations({"tolerations": [given]}) if each["key"] == given["key"]]
+    own = [toleration for toleration in tolerations({"tolerations": [given]}) if toleration["key"] == given["key"]]
     assert own == [{"key": given["key"], "operator": "Exists", "effect": "NoExecute"}]
 
 
@@ -180,8 +180,8 @@ def test_every_update_ends_and_keeps_its_bounds(count, bound, surging, kinds):
                 del pods[ended.pod.node_name]
         for name in changes.create:
             pods.setdefault(name, []).append(pod(f"{name}-{step}", name, age=min(step + 1, 59)))
-    assert {name: [each.labels["controller-revision-hash"] for each in held] for name, held in pods.items()} == {
-        each.name: ["new"] for each in nodes
+    assert {name: [item.labels["controller-revision-hash"] for item in held] for name, held in pods.items()} == {
+        node.name: ["new"] for node in nodes
     }
 
 

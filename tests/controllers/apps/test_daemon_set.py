@@ -56,7 +56,7 @@ async def test_every_node_gets_a_pod_with_affinity_and_tolerations(two):
     assert await nodes_of(two) == ["one", "two"]
     for pod in pods:
         assert pinned_node(pod["spec"]) == pod["spec"]["nodeName"]
-        keys = {each["key"].removeprefix("node.kubernetes.io/") for each in pod["spec"]["tolerations"]}
+        keys = {toleration["key"].removeprefix("node.kubernetes.io/") for toleration in pod["spec"]["tolerations"]}
         assert keys == {
             "not-ready",
             "unreachable",
@@ -158,18 +158,18 @@ async def test_failed_daemons_are_replaced_with_back_off(two):
         name = pod["metadata"]["name"]
 
         async def replaced(name=name):
-            return name not in [each["metadata"]["name"] for each in await two.pods()]
+            return name not in [pod["metadata"]["name"] for pod in await two.pods()]
 
         await eventually_async(replaced)
         await two.until(DAEMON_SETS, "web", done(2))
 
-    async def told():
+    async def reported():
         return any(
             reason == "FailedDaemonPod" and "will try to kill it" in message
             for reason, message in await two.events("web")
         )
 
-    await eventually_async(told)
+    await eventually_async(reported)
 
 
 async def test_daemons_that_always_fail_cause_few_requests_and_idle_ones_none(two):

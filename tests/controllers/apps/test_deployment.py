@@ -18,7 +18,11 @@ def rolled_out(deployment):
 
 
 def condition(deployment, type_):
-    found = [each for each in (deployment.get("status") or {}).get("conditions") or () if each["type"] == type_]
+    found = [
+        condition
+        for condition in (deployment.get("status") or {}).get("conditions") or ()
+        if condition["type"] == type_
+    ]
     return (found[0]["status"], found[0]["reason"], found[0]["message"]) if found else None
 
 
@@ -85,8 +89,8 @@ async def test_a_rolling_update_keeps_enough_pods_available(cluster):
             ready = [
                 pod
                 for pod in pods
-                for each in pod["status"].get("conditions") or ()
-                if each["type"] == "Ready" and each["status"] == "True"
+                for condition in pod["status"].get("conditions") or ()
+                if condition["type"] == "Ready" and condition["status"] == "True"
             ]
             fewest.append(len(ready))
 
@@ -128,7 +132,7 @@ async def test_the_deprecated_annotation_rolls_back(cluster):
         )
         assert deployment["spec"]["template"]["spec"]["containers"][0]["image"] == image
     await cluster.settled()
-    events = [each for each in await cluster.events("web") if each[0].startswith("DeploymentRollback")]
+    events = [event for event in await cluster.events("web") if event[0].startswith("DeploymentRollback")]
     assert sorted(events) == [
         ("DeploymentRollback", 'Rolled back deployment "web" to revision 1'),
         ("DeploymentRollback", 'Rolled back deployment "web" to revision 2'),

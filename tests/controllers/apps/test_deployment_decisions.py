@@ -112,11 +112,11 @@ def test_a_step_never_breaks_the_bounds_by_itself(rollout):
         assert total + size - decisions.replicas(new) <= wanted + surge
     sizes = decisions.old_set_sizes(given_, new, old)
     lost = 0
-    for each in old:
-        name, before = each["metadata"]["name"], decisions.replicas(each)
+    for item in old:
+        name, before = item["metadata"]["name"], decisions.replicas(item)
         after = sizes.get(name, before)
         assert 0 <= after <= before
-        unhealthy = before - each["status"]["availableReplicas"]
+        unhealthy = before - item["status"]["availableReplicas"]
         lost += max(0, before - after - unhealthy)
     if lost:
         assert available - lost >= wanted - decisions.max_unavailable(given_)
@@ -225,12 +225,12 @@ def test_the_revision_history_forgets_the_oldest():
 def test_sets_with_the_lowest_revisions_are_deleted_unless_they_have_pods():
     old = [set_("c", 0, revision=3), set_("a", 0, revision=1), set_("b", 0, revision=2, replicas=1)]
     chosen = decisions.sets_to_delete(deployment(1, revisionHistoryLimit=1), old)
-    assert [each["metadata"]["name"] for each in chosen] == ["a"]
+    assert [item["metadata"]["name"] for item in chosen] == ["a"]
     assert decisions.sets_to_delete(deployment(1), old) == []
 
 
 def progress(status):
-    found = [each for each in status["conditions"] if each["type"] == "Progressing"]
+    found = [condition for condition in status["conditions"] if condition["type"] == "Progressing"]
     return (found[0]["status"], found[0]["reason"], found[0]["lastUpdateTime"]) if found else None
 
 
@@ -256,4 +256,4 @@ def test_progress_and_its_deadline():
 def test_without_a_deadline_there_is_no_progress_condition():
     status = statuses.rolled_out(deployment(2, progressDeadlineSeconds=decisions.FOREVER), set_("new", 2, 0), [], NOW)
     assert progress(status) is None
-    assert [each["type"] for each in status["conditions"]] == ["Available"]
+    assert [condition["type"] for condition in status["conditions"]] == ["Available"]

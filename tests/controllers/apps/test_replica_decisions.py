@@ -83,8 +83,8 @@ def test_as_many_pods_are_deleted_as_were_asked_for_and_ready_ones_last(rows, co
         for index, (ready, restarts, age) in enumerate(rows)
     ]
     chosen = pods_to_delete(candidates, min(count, len(rows)), NOW)
-    assert len({each.uid for each in chosen}) == min(count, len(rows))
-    left = [each.pod for each in candidates if each.pod not in chosen]
+    assert len({item.uid for item in chosen}) == min(count, len(rows))
+    left = [candidate.pod for candidate in candidates if candidate.pod not in chosen]
     for gone, kept in itertools.product(chosen, left):
         assert not (gone.pod.ready and not kept.pod.ready)
 

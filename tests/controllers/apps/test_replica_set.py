@@ -86,7 +86,7 @@ async def test_a_deleted_pod_is_replaced(cluster):
     await cluster.api.delete(PODS, pod["metadata"]["name"], "default")
 
     async def replaced():
-        names = {each["metadata"]["name"] for each in await cluster.pods()}
+        names = {pod["metadata"]["name"] for pod in await cluster.pods()}
         return len(names) == 2 and pod["metadata"]["name"] not in names
 
     await eventually_async(replaced)
@@ -169,10 +169,10 @@ async def test_pods_that_a_quota_forbids_cost_few_requests(cluster):
     await asyncio.sleep(2)
     assert cluster.line.count("POST", "/pods") < 40
 
-    async def told():
+    async def reported():
         return any(reason == "FailedCreate" for reason, _ in await cluster.events("web"))
 
-    await eventually_async(told)
+    await eventually_async(reported)
 
 
 async def test_a_terminating_namespace_is_left_alone(cluster):

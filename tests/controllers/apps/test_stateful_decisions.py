@@ -123,7 +123,7 @@ def test_every_set_reaches_its_size_and_template(replicas, parallel, revisions, 
         for ordinal in made.create:
             pods[ordinal] = pod(ordinal)
     assert sorted(pods) == list(range(replicas))
-    assert all(each.labels["controller-revision-hash"] == "new" for each in pods.values())
+    assert all(pod.labels["controller-revision-hash"] == "new" for pod in pods.values())
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def retaining(deleted, scaled):
 def test_owners_of_claims_follow_the_policy(deleted, scaled, beyond, expected):
     set_ = retaining(deleted, scaled)
     first = claims.owners([], set_, POD, scaled_down=beyond)
-    assert [each["uid"] for each in first or []] == expected
+    assert [item["uid"] for item in first or []] == expected
     assert claims.owners(first or [], set_, POD, scaled_down=beyond) is None
     back = claims.owners(first or [], retaining("Retain", "Retain"), POD, scaled_down=beyond)
     assert back == ([] if expected else None)

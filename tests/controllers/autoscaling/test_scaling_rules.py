@@ -32,15 +32,15 @@ def decide(current, desired, *, behavior=None, history=None, bounds=(1, 100)):
     ],
 )
 def test_without_a_behavior(current, desired, bounds, replicas, reason):
-    told = decide(current, desired, bounds=bounds)
-    assert (told.replicas, told.limited[1]) == (replicas, reason)
-    assert told.limited[0] is (reason != "DesiredWithinRange")
+    result = decide(current, desired, bounds=bounds)
+    assert (result.replicas, result.limited[1]) == (replicas, reason)
+    assert result.limited[0] is (reason != "DesiredWithinRange")
 
 
 def test_the_highest_recommendation_of_five_minutes_holds_replicas_up():
     history = History([(NOW - 400, 9), (NOW - 200, 6)])
-    told = decide(6, 2, history=history)
-    assert (told.replicas, told.able[0]) == (6, "ScaleDownStabilized")
+    result = decide(6, 2, history=history)
+    assert (result.replicas, result.able[0]) == (6, "ScaleDownStabilized")
     assert history.recommendations == [(NOW - 200, 6), (NOW, 2)]
 
 
@@ -69,8 +69,8 @@ def percent(value, period=60):
     ],
 )
 def test_policies_of_scaling_up(rules, current, desired, replicas, reason):
-    told = decide(current, desired, behavior=behavior(up=rules))
-    assert (told.replicas, told.limited[1]) == (replicas, reason)
+    result = decide(current, desired, behavior=behavior(up=rules))
+    assert (result.replicas, result.limited[1]) == (replicas, reason)
 
 
 @pytest.mark.parametrize(
@@ -85,8 +85,10 @@ def test_policies_of_scaling_up(rules, current, desired, replicas, reason):
     ],
 )
 def test_policies_of_scaling_down(rules, current, desired, replicas, reason):
-    told = decide(current, desired, behavior=behavior(down={**rules, "stabilizationWindowSeconds": 0}), bounds=(2, 100))
-    assert (told.replicas, told.limited[1]) == (replicas, reason)
+    result = decide(
+        current, desired, behavior=behavior(down={**rules, "stabilizationWindowSeconds": 0}), bounds=(2, 100)
+    )
+    assert (result.replicas, result.limited[1]) == (replicas, reason)
 
 
 def test_what_was_added_in_a_period_counts_against_its_policies():
@@ -109,11 +111,11 @@ def test_what_was_removed_counts_for_scaling_up_again():
 def test_windows_stabilize_both_directions():
     rules = behavior(up={"stabilizationWindowSeconds": 60}, down={"stabilizationWindowSeconds": 30})
     history = History([(NOW - 50, 4), (NOW - 20, 9)])
-    told = decide(3, 9, behavior=rules, history=history)
-    assert (told.replicas, told.able[0]) == (4, "ScaleUpStabilized")
+    result = decide(3, 9, behavior=rules, history=history)
+    assert (result.replicas, result.able[0]) == (4, "ScaleUpStabilized")
     history = History([(NOW - 50, 9), (NOW - 20, 5)])
-    told = decide(8, 2, behavior=rules, history=history)
-    assert (told.replicas, told.able[0]) == (5, "ScaleDownStabilized")
+    result = decide(8, 2, behavior=rules, history=history)
+    assert (result.replicas, result.able[0]) == (5, "ScaleDownStabilized")
 
 
 def test_scaling_down_has_a_window_of_five_minutes_unless_it_says_otherwise():

@@ -46,7 +46,7 @@ async def becomes(cluster, count):
     return await eventually_async(look)
 
 
-async def told(cluster, reason):
+async def reported(cluster, reason):
     async def look():
         rows = (await cluster.api.list(EVENTS, Scope())).items
         about = [row for row in rows if row["involvedObject"]["kind"] == "CronJob"]
@@ -75,9 +75,9 @@ async def test_a_cron_job_starts_jobs_at_its_times_and_keeps_some(cluster, ticks
     status = await cluster.status(CRON_JOBS, "tick")
     assert status["lastSuccessfulTime"]
     assert status["lastScheduleTime"].endswith(":00Z")
-    assert (await told(cluster, "SuccessfulCreate")).startswith("Created job tick-")
-    assert (await told(cluster, "SawCompletedJob")).endswith("condition: Complete")
-    assert (await told(cluster, "SuccessfulDelete")).startswith("Deleted job tick-")
+    assert (await reported(cluster, "SuccessfulCreate")).startswith("Created job tick-")
+    assert (await reported(cluster, "SawCompletedJob")).endswith("condition: Complete")
+    assert (await reported(cluster, "SuccessfulDelete")).startswith("Deleted job tick-")
 
 
 async def test_a_running_job_forbids_the_next_or_is_replaced(cluster, ticks):
@@ -87,7 +87,7 @@ async def test_a_running_job_forbids_the_next_or_is_replaced(cluster, ticks):
     await cluster.status(CRON_JOBS, "never")
     await ticks.advance(60, "never")
     message = "Not starting job because prior execution is running and concurrency policy is Forbid"
-    assert await told(cluster, "JobAlreadyActive") == message
+    assert await reported(cluster, "JobAlreadyActive") == message
     (first,) = await becomes(cluster, 1)
     await cluster.api.patch(CRON_JOBS, "never", {"spec": {"concurrencyPolicy": "Replace"}}, "default")
 
@@ -110,20 +110,20 @@ async def test_a_suspended_cron_job_starts_nothing_and_one_by_hand_belongs_to_it
         "spec": created["spec"]["jobTemplate"]["spec"],
     }
     await cluster.api.create(manual)
-    assert await told(cluster, "UnexpectedJob") == "Saw a job that the controller did not create or forgot: by-hand"
+    assert await reported(cluster, "UnexpectedJob") == "Saw a job that the controller did not create or forgot: by-hand"
     assert await jobs(cluster) == ["by-hand"]
 
 
 async def test_many_missed_starts_are_reported_and_cost_one_job(cluster, ticks):
     await cluster.api.create(cron_job())
     await ticks.advance(3 * 3600)
-    assert "too many missed start times" in await told(cluster, "TooManyMissedTimes")
+    assert "too many missed start times" in await reported(cluster, "TooManyMissedTimes")
     await becomes(cluster, 1)
 
 
 async def test_a_schedule_that_never_comes_is_reported_once_and_does_not_loop(cluster, ticks):
     await cluster.api.create(cron_job(schedule="0 0 31 2 *"))
-    message = await told(cluster, "InvalidSchedule")
+    message = await reported(cluster, "InvalidSchedule")
     assert message == "invalid schedule: 0 0 31 2 * : time difference between two schedules is less than 1 second"
     assert [row for row in cluster.requests() if "cronjobs" in row[1] and row[0] != "GET"] == []
 

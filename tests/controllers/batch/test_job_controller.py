@@ -44,9 +44,9 @@ async def test_a_job_runs_its_pods_counts_them_and_completes(cluster):
         ("Complete", "True", "CompletionsReached"),
     ]
     assert not any(pod["metadata"].get("finalizers") for pod in await cluster.pods())
-    told = await events(cluster, 4)
-    assert ("Completed", "Job completed") in told
-    assert sum(reason == "SuccessfulCreate" for reason, _ in told) == 3
+    result = await events(cluster, 4)
+    assert ("Completed", "Job completed") in result
+    assert sum(reason == "SuccessfulCreate" for reason, _ in result) == 3
 
 
 async def test_failed_pods_are_replaced_until_the_limit(cluster):

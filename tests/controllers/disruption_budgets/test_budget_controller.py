@@ -33,7 +33,7 @@ async def make_ready(cluster, name):
     await cluster.api.patch(PODS, name, {"status": status}, "default", subresource="status")
 
 
-async def told(cluster, reason):
+async def reported(cluster, reason):
     async def look():
         rows = (await cluster.api.list(EVENTS, Scope())).items
         return [row["message"] for row in rows if row["reason"] == reason]
@@ -85,7 +85,7 @@ async def test_an_impossible_budget_says_why_and_does_not_loop(cluster):
 
     rows = await eventually_async(failed)
     assert rows[0][2] == "jobs.batch does not implement the scale subresource"
-    message = await told(cluster, "CalculateExpectedPodCountFailed")
+    message = await reported(cluster, "CalculateExpectedPodCountFailed")
     assert message.startswith("Failed to calculate the number of expected pods: ")
     writes = [row for row in cluster.requests() if "poddisruptionbudgets" in row[1]]
     assert len(writes) <= 4, writes
@@ -93,9 +93,9 @@ async def test_an_impossible_budget_says_why_and_does_not_loop(cluster):
 
 async def test_unmanaged_pods_and_no_pods_are_reported(cluster):
     await cluster.api.create(budget(maxUnavailable=1))
-    assert await told(cluster, "NoPods") == "No matching pods found"
+    assert await reported(cluster, "NoPods") == "No matching pods found"
     await add_pod(cluster, "a")
-    assert "were found to be unmanaged" in await told(cluster, "UnmanagedPods")
+    assert "were found to be unmanaged" in await reported(cluster, "UnmanagedPods")
 
 
 async def test_the_mark_of_an_eviction_that_did_not_happen_is_taken_back(cluster, clock):

@@ -37,7 +37,7 @@ async def reasons(cluster, name):
     return {(row["reason"], row["message"]) for row in events.items if row["involvedObject"]["name"] == name}
 
 
-async def told(cluster, name, reason, text=""):
+async def reported(cluster, name, reason, text=""):
     async def look():
         found = await reasons(cluster, name)
         assert any(row[0] == reason and text in row[1] for row in found), found
@@ -73,7 +73,7 @@ async def test_a_claim_is_bound_to_the_smallest_volume_and_both_say_so(cluster):
 
 async def test_a_claim_that_waits_is_bound_when_a_volume_appears(cluster):
     await cluster.api.create(claim("data"))
-    await told(cluster, "data", "FailedBinding", "no storage class is set")
+    await reported(cluster, "data", "FailedBinding", "no storage class is set")
     await cluster.api.create(volume("disk"))
     await phase(cluster, VOLUME_CLAIMS, "data", "Bound", "default")
 
@@ -101,7 +101,7 @@ async def test_a_volume_is_released_with_its_claim_and_kept_or_failed_by_its_pol
     failed = await phase(cluster, VOLUMES, "recycled", "Failed")
     assert failed["status"]["message"] == "No recycler plugin found for the volume!"
     await phase(cluster, VOLUMES, "deleted", "Failed")
-    await told(cluster, "deleted", "VolumeFailedDelete")
+    await reported(cluster, "deleted", "VolumeFailedDelete")
 
 
 async def test_a_bound_claim_whose_volume_disappears_is_lost(cluster):
@@ -115,7 +115,7 @@ async def test_a_bound_claim_whose_volume_disappears_is_lost(cluster):
     found["metadata"]["finalizers"] = []
     await cluster.api.replace(found)
     await phase(cluster, VOLUME_CLAIMS, "data", "Lost", "default")
-    await told(cluster, "data", "ClaimLost")
+    await reported(cluster, "data", "ClaimLost")
 
 
 async def test_a_claim_stays_while_a_pod_on_a_node_uses_it(cluster):
@@ -150,7 +150,7 @@ async def test_an_ephemeral_volume_does_not_take_the_claim_of_somebody_else(clus
         pod("web", {"name": "tmp", "ephemeral": {"volumeClaimTemplate": {"spec": claim()["spec"]}}})
     )
     text = "ephemeral volume tmp: PVC default/web-tmp was not created for pod default/web (pod is not owner)"
-    await told(cluster, "web", "FailedBinding", text)
+    await reported(cluster, "web", "FailedBinding", text)
 
 
 async def _find(cluster, kind, name):
@@ -171,7 +171,7 @@ async def provisioned(cluster):
     await cluster.api.create(node)
     await local_class(cluster)
     await cluster.api.create(claim("data"))
-    await told(cluster, "data", "WaitForFirstConsumer")
+    await reported(cluster, "data", "WaitForFirstConsumer")
     patch = {"metadata": {"annotations": {SELECTED_NODE: "n1"}}}
     await cluster.api.patch(VOLUME_CLAIMS, "data", patch, "default")
     bound = await phase(cluster, VOLUME_CLAIMS, "data", "Bound", "default")
@@ -185,7 +185,7 @@ async def test_a_directory_is_provisioned_on_the_selected_node_and_deleted_by_th
     assert made["spec"]["local"] == {"path": f"/var/lib/podwire/volumes/{name}"}
     assert made["spec"]["storageClassName"] == "local-path"
     assert made["spec"]["persistentVolumeReclaimPolicy"] == "Delete"
-    await told(cluster, "data", "ProvisioningSucceeded", name)
+    await reported(cluster, "data", "ProvisioningSucceeded", name)
 
     await cluster.api.delete(VOLUME_CLAIMS, "data", "default")
 
@@ -227,7 +227,7 @@ async def test_a_claim_grows_with_its_directory(cluster):
 async def test_a_claim_that_no_directory_can_satisfy_is_refused_with_a_reason(cluster, fields, spec, why):
     await local_class(cluster, **fields)
     await cluster.api.create(claim("data", annotations={SELECTED_NODE: "n1"}, **spec))
-    await told(cluster, "data", "ProvisioningFailed", why)
+    await reported(cluster, "data", "ProvisioningFailed", why)
     assert not (await cluster.api.list(VOLUMES)).items
 
 
@@ -255,10 +255,10 @@ async def test_a_csi_volume_is_attached_to_the_node_of_its_pod_and_detached_afte
     assert [row["spec"] for row in found] == [
         {"attacher": "disks.example.com", "nodeName": "n1", "source": {"persistentVolumeName": "disks"}}
     ]
-    await told(cluster, "web", "FailedAttachVolume", "timed out waiting for external-attacher of disks.example.com")
+    await reported(cluster, "web", "FailedAttachVolume", "timed out waiting for external-attacher of disks.example.com")
     patch = {"status": {"attached": True}}
     await cluster.api.patch(ATTACHMENTS, found[0]["metadata"]["name"], patch, subresource="status")
-    await told(cluster, "web", "SuccessfulAttachVolume", 'AttachVolume.Attach succeeded for volume "disks"')
+    await reported(cluster, "web", "SuccessfulAttachVolume", 'AttachVolume.Attach succeeded for volume "disks"')
     await cluster.api.delete(PODS, "web", "default", grace_seconds=0)
     await gone(cluster, ATTACHMENTS, found[0]["metadata"]["name"])
 
@@ -270,11 +270,11 @@ def test_the_name_of_an_attachment_is_the_one_that_kubelets_look_up():
 
 async def test_a_class_that_appears_later_serves_the_claims_that_wait_for_it(cluster):
     await cluster.api.create(claim("named", storageClassName="fast"))
-    await told(cluster, "named", "ProvisioningFailed", 'storageclass.storage.k8s.io "fast" not found')
+    await reported(cluster, "named", "ProvisioningFailed", 'storageclass.storage.k8s.io "fast" not found')
     await cluster.api.create(claim("unnamed"))
     await cluster.api.create(storage_class(default=True))
-    await told(cluster, "named", "ExternalProvisioning")
-    await told(cluster, "unnamed", "ExternalProvisioning")
+    await reported(cluster, "named", "ExternalProvisioning")
+    await reported(cluster, "unnamed", "ExternalProvisioning")
     found = await cluster.api.get(VOLUME_CLAIMS, "unnamed", "default")
     assert found["spec"]["storageClassName"] == "fast"
     assert (await cluster.api.list(STORAGE_CLASSES)).items

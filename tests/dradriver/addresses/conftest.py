@@ -17,7 +17,7 @@ def lan(tmp_path):
     """`host` has the link `nic`, `server` the link `srv` with an address; `pod` is empty yet."""
     made = KernelNamespaces(tmp_path / "ns")
     try:
-        host, server, pod = (made.create(each).path for each in ("host", "server", "pod"))
+        host, server, pod = (made.create(name).path for name in ("host", "server", "pod"))
         with KernelNetwork(host) as near:
             near.links.add(Veth("nic", "srv", server, up=True))
             nic = near.links.get("nic")
@@ -26,8 +26,8 @@ def lan(tmp_path):
             far.addresses.add(far.links.get("srv").ifindex, ip_interface(f"{SERVER}/24"))
         yield SimpleNamespace(host=host, server=server, pod=pod, ifindex=nic.ifindex, mac=nic.mac)
     finally:
-        for each in made.list():
-            made.remove(each.name)
+        for item in made.list():
+            made.remove(item.name)
 
 
 @pytest.fixture
@@ -46,8 +46,8 @@ async def squatter(lan):
         made.append(Squatter(lan.server, ip))
 
     yield take
-    for each in made:
-        each.close()
+    for item in made:
+        item.close()
 
 
 @pytest.fixture

@@ -38,7 +38,7 @@ def key(claim, device="eth1", request="nic", share_id=""):
 
 
 def texts(given):
-    return [str(each) for each in given]
+    return [str(item) for item in given]
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def test_another_key_gets_another_address(addresses, other):
 def test_released_address_is_given_again_after_all_other_addresses(addresses):
     addresses.reserve(key("a"), pool="lab")
     addresses.release("uid-a")
-    given = [texts(addresses.reserve(key(f"b{each}"), pool="lab")) for each in range(5)]
+    given = [texts(addresses.reserve(key(f"b{number}"), pool="lab")) for number in range(5)]
     assert given == [["10.9.0.3/29"], ["10.9.0.4/29"], ["10.9.0.5/29"], ["10.9.0.6/29"], ["10.9.0.2/29"]]
 
 
@@ -122,7 +122,7 @@ def test_a_claim_may_name_one_address_for_two_of_its_own_devices(addresses):
 def test_changed_request_releases_the_earlier_addresses(addresses):
     addresses.reserve(key("a"), pool="lab")
     addresses.reserve(key("a"), wanted=[ip_interface("192.0.2.7/24")])
-    assert [texts(each.interfaces) for each in addresses.held()] == [["192.0.2.7/24"]]
+    assert [texts(item.interfaces) for item in addresses.held()] == [["192.0.2.7/24"]]
 
 
 def test_refused_request_changes_nothing(addresses):
@@ -135,7 +135,7 @@ def test_refused_request_changes_nothing(addresses):
 
 
 @pytest.mark.parametrize(
-    ("asked", "told"),
+    ("asked", "reported"),
     [
         pytest.param(
             {"pool": "no"}, "interface.addressPool: this node has no pool 'no'; it has dual, lab, part", id="pool"
@@ -150,15 +150,15 @@ def test_refused_request_changes_nothing(addresses):
         ),
     ],
 )
-def test_impossible_request_is_refused_with_the_reason(addresses, asked, told):
+def test_impossible_request_is_refused_with_the_reason(addresses, asked, reported):
     with pytest.raises(Refused) as refused:
         addresses.reserve(key("a"), **asked)
-    assert str(refused.value) == told
+    assert str(refused.value) == reported
 
 
 def test_pools_that_overlap_never_give_the_same(addresses):
-    given = {texts(addresses.reserve(key(f"l{each}"), pool="lab"))[0] for each in range(3)}
-    given |= {texts(addresses.reserve(key(f"p{each}"), pool="part"))[0] for each in range(1)}
+    given = {texts(addresses.reserve(key(f"l{number}"), pool="lab"))[0] for number in range(3)}
+    given |= {texts(addresses.reserve(key(f"p{number}"), pool="part"))[0] for number in range(1)}
     assert given == {"10.9.0.2/29", "10.9.0.3/29", "10.9.0.4/29", "10.9.0.6/29"}
     with pytest.raises(Exhausted):
         addresses.reserve(key("p9"), pool="part")
@@ -168,8 +168,8 @@ def test_claims_that_are_gone_give_everything_back(addresses):
     for claim in ("a", "b", "c"):
         addresses.reserve(key(claim), pool="lab")
     freed = addresses.reconcile({"uid-b"}, ())
-    assert [each.name for each in freed] == ["a", "c"]
-    assert [each.name for each in addresses.held()] == ["b"]
+    assert [item.name for item in freed] == ["a", "c"]
+    assert [item.name for item in addresses.held()] == ["b"]
     addresses.release("uid-nobody")
 
 
@@ -183,7 +183,7 @@ def test_damaged_assignments_are_made_anew_and_no_address_is_assigned_twice(addr
     file.unlink() if damage is None else file.write_bytes(damage)
     assert store.reserve(key("c"), pool="lab") not in (earlier, in_flight)
     assert store.reserve(key("b"), pool="lab") == in_flight
-    assert [each.name for each in store.held()] == ["a", "b", "c"]
+    assert [item.name for item in store.held()] == ["a", "b", "c"]
     if damage is not None:
         assert (tmp_path / "state" / "addresses.json.damaged").read_bytes() == damage
 
@@ -197,19 +197,19 @@ def test_release_on_a_full_disk_succeeds_and_is_written_later(tmp_path, alone):
         store.release("uid-a")
         filler.unlink()
         store.reserve(key("b"), wanted=given)
-        assert [each.name for each in store.held()] == ["b"]
+        assert [item.name for item in store.held()] == ["b"]
 
     alone(work)
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b'{"version":1,"held":[{}]}'])
 def test_damaged_assignments_are_restored_from_the_records(addresses, tmp_path, damage, caplog):
-    given = {each: addresses.reserve(key(each), pool="lab") for each in "ab"}
+    given = {letter: addresses.reserve(key(letter), pool="lab") for letter in "ab"}
     known = addresses.held()
     (tmp_path / "state" / "addresses.json").write_bytes(damage)
     assert addresses.reconcile({"uid-a", "uid-b"}, known) == ()
     assert "quarantined damaged record" in caplog.text
-    assert {each: addresses.reserve(key(each), pool="lab") for each in "ab"} == given
+    assert {letter: addresses.reserve(key(letter), pool="lab") for letter in "ab"} == given
     assert addresses.held() == known
 
 
@@ -242,7 +242,7 @@ def test_a_lock_that_is_held_too_long_is_named_in_the_error(addresses, tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("config", "told"),
+    ("config", "reported"),
     [
         ({"a": 1}, "pools.a: is not an object"),
         ({"a": {}}, "pools.a: needs subnet or ranges"),
@@ -262,10 +262,10 @@ def test_a_lock_that_is_held_too_long_is_named_in_the_error(addresses, tmp_path)
         ),
     ],
 )
-def test_a_pool_that_makes_no_sense_is_refused_with_its_field(config, told):
+def test_a_pool_that_makes_no_sense_is_refused_with_its_field(config, reported):
     with pytest.raises(Refused) as refused:
         parse_pools(config)
-    assert str(refused.value) == told
+    assert str(refused.value) == reported
 
 
 RESERVE = """
@@ -292,7 +292,7 @@ def reserving(directory, who, many, failpoints=""):
 
 def test_two_drivers_at_once_never_give_one_address_twice(tmp_path):
     drivers = [reserving(tmp_path / "state", who, 40) for who in ("old", "new")]
-    given = [line for each in drivers for line in each.communicate(timeout=60)[0].splitlines()]
+    given = [line for driver in drivers for line in driver.communicate(timeout=60)[0].splitlines()]
     assert len(given) == len(set(given)) == 80
 
 
@@ -320,7 +320,7 @@ class Whatever(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
         self._directory = tempfile.TemporaryDirectory()
-        self.told = {}
+        self.reported = {}
 
     def teardown(self):
         self._directory.cleanup()
@@ -336,7 +336,7 @@ class Whatever(RuleBasedStateMachine):
         crash=st.sampled_from([None, None, "addresses.chosen", "addresses.written"]),
     )
     def reserve(self, claim, device, pool, static, crash):
-        asked = {"pool": pool, "wanted": [ip_interface(each) for each in static]}
+        asked = {"pool": pool, "wanted": [ip_interface(item) for item in static]}
         dying(crash)
         try:
             given = self.addresses().reserve(key(claim, device), **asked)
@@ -348,26 +348,26 @@ class Whatever(RuleBasedStateMachine):
             dying(None)
         again = self.addresses().reserve(key(claim, device), **asked)
         assert given in (None, again)
-        self.told[claim, device] = again
+        self.reported[claim, device] = again
 
     @rule(claim=st.sampled_from("abcd"))
     def release(self, claim):
         self.addresses().release(f"uid-{claim}")
-        self.told = {who: what for who, what in self.told.items() if who[0] != claim}
+        self.reported = {who: what for who, what in self.reported.items() if who[0] != claim}
 
     @rule(live=st.sets(st.sampled_from("abcd")))
     def collect(self, live):
-        self.addresses().reconcile({f"uid-{each}" for each in live}, ())
-        self.told = {who: what for who, what in self.told.items() if who[0] in live}
+        self.addresses().reconcile({f"uid-{item}" for item in live}, ())
+        self.reported = {who: what for who, what in self.reported.items() if who[0] in live}
 
     @invariant()
     def what_was_told_is_held_and_no_address_is_of_two_claims(self):
-        held = {(each.name, each.device): each.interfaces for each in self.addresses().held()}
-        assert held == self.told
+        held = {(item.name, item.device): item.interfaces for item in self.addresses().held()}
+        assert held == self.reported
         owners = {}
         for (claim, _), given in held.items():
-            for each in given:
-                assert owners.setdefault(each.ip, claim) == claim
+            for entry in given:
+                assert owners.setdefault(entry.ip, claim) == claim
 
 
 def dying(where):

@@ -23,7 +23,7 @@ ANOTHER_WAY = {options.CLASSLESS_ROUTES: bytes((16, 10, 6, 10, 77, 0, 253))}
 
 def addresses_in(node, sandbox):
     [link] = node.inside(sandbox, "addr show dev net1")
-    return [f"{each['local']}/{each['prefixlen']}" for each in link["addr_info"] if each["family"] == "inet"]
+    return [f"{item['local']}/{item['prefixlen']}" for item in link["addr_info"] if item["family"] == "inet"]
 
 
 def lan(node):
@@ -59,20 +59,24 @@ async def test_a_pod_has_its_leased_address_and_routes_which_are_renewed_and_giv
 
 
 async def conditions(node, claim):
-    found = [each for device in await node.status(claim) for each in device["conditions"]]
-    return {each["type"]: (each["status"], each["reason"]) for each in found}
+    found = [condition for device in await node.status(claim) for condition in device["conditions"]]
+    return {item["type"]: (item["status"], item["reason"]) for item in found}
 
 
 def told_inside(node):
     """What containers of the pod are told."""
     (path,) = (node.root / "k").rglob("metadata.json")
-    told = json.loads(path.read_bytes())
-    return told["requests"][0]["devices"][0]["networkData"]["ips"], told["metadata"]["generation"], path.stat().st_ino
+    answer = json.loads(path.read_bytes())
+    return (
+        answer["requests"][0]["devices"][0]["networkData"]["ips"],
+        answer["metadata"]["generation"],
+        path.stat().st_ino,
+    )
 
 
 def ways_in(node, sandbox):
     found = node.inside(sandbox, "route show dev net1")
-    return {(each["dst"], each["gateway"]) for each in found if "gateway" in each}
+    return {(item["dst"], item["gateway"]) for item in found if "gateway" in item}
 
 
 async def test_lost_lease_is_reported_and_its_address_removed_until_there_is_another(driver_node, serve):
@@ -95,9 +99,11 @@ async def test_lost_lease_is_reported_and_its_address_removed_until_there_is_ano
 
             await eventually_async(lost)
             assert (await conditions(node, claim))["Ready"] == ("True", "Attached")
-            (told,) = await node.status(claim)
-            assert told["networkData"].get("ips", []) == []
-            (message,) = [each["message"] for each in told["conditions"] if each["type"] == "NetworkReady"]
+            (reported,) = await node.status(claim)
+            assert reported["networkData"].get("ips", []) == []
+            (message,) = [
+                condition["message"] for condition in reported["conditions"] if condition["type"] == "NetworkReady"
+            ]
             assert message.startswith("the lease of 10.77.0.100 is lost: DHCP: the server withdrew the address")
             assert addresses_in(node, sandbox) == []
             assert ways_in(node, sandbox) == set()
@@ -110,8 +116,8 @@ async def test_lost_lease_is_reported_and_its_address_removed_until_there_is_ano
                 return (await conditions(node, claim))["NetworkReady"] == ("True", "Attached")
 
             await eventually_async(regained)
-            (told,) = await node.status(claim)
-            assert told["networkData"]["ips"] == ["10.77.0.101/24"] == addresses_in(node, sandbox)
+            (reported,) = await node.status(claim)
+            assert reported["networkData"]["ips"] == ["10.77.0.101/24"] == addresses_in(node, sandbox)
             assert ways_in(node, sandbox) == {("10.6.0.0/16", "10.77.0.253")}
             assert told_inside(node) == (["10.77.0.101/24"], generation + 2, file)
             events = await node.both_events("DHCPLeaseLost")
@@ -183,8 +189,8 @@ async def test_an_interface_that_is_made_for_the_claim_has_a_lease_of_its_own(dr
     with serve("lan1p") as server:
         async with node.driving():
             pod, claim = await node.prepared("lan1", interface={**DHCP, "kind": "macvlan"}, shareID=str(uuid4()))
-            for each in ("first", "second"):
-                sandbox = node.sandbox(pod, each)
+            for name in ("first", "second"):
+                sandbox = node.sandbox(pod, name)
                 await node.host.run_pod_sandbox(sandbox)
                 assert addresses_in(node, sandbox) == ["10.77.0.100/24"]
                 await node.host.stop_pod_sandbox(sandbox)
@@ -243,8 +249,8 @@ async def test_claim_without_a_dhcp_server_fails_and_leaves_the_link_unchanged(d
 async def test_claims_of_a_pool_have_addresses_of_their_own_and_give_them_back(driver_node):
     node = driver_node
     node.config = Config(pools=parse_pools({"lab": {"subnet": "10.78.0.0/29"}}))
-    for each in ("lan1", "lan2"):
-        node.veth(each)
+    for name in ("lan1", "lan2"):
+        node.veth(name)
     async with node.driving():
         sandboxes, claims = [], []
         for number, device in enumerate(("lan1", "lan2")):
@@ -253,7 +259,7 @@ async def test_claims_of_a_pool_have_addresses_of_their_own_and_give_them_back(d
             sandboxes.append(node.sandbox(pod, f"sandbox-{number}"))
             claims.append(claim)
             await node.host.run_pod_sandbox(sandboxes[-1])
-        assert [addresses_in(node, each) for each in sandboxes] == [["10.78.0.2/29"], ["10.78.0.3/29"]]
+        assert [addresses_in(node, sandbox) for sandbox in sandboxes] == [["10.78.0.2/29"], ["10.78.0.3/29"]]
         for sandbox, claim in zip(sandboxes, claims, strict=True):
             await node.host.stop_pod_sandbox(sandbox)
             assert await node.kubelet.unprepare(claim) == [""]
@@ -261,20 +267,20 @@ async def test_claims_of_a_pool_have_addresses_of_their_own_and_give_them_back(d
 
 
 @pytest.mark.parametrize(
-    ("interface", "told"),
+    ("interface", "reported"),
     [
         pytest.param({"addressPool": "no"}, "interface.addressPool: this node has no pool 'no'", id="pool"),
         pytest.param({"addresses": ["10.78.0.9/24"]}, "10.78.0.9 is held by claim default/first", id="taken"),
     ],
 )
-async def test_impossible_addresses_are_refused_with_field_and_reason(driver_node, interface, told):
+async def test_impossible_addresses_are_refused_with_field_and_reason(driver_node, interface, reported):
     node = driver_node
-    for each in ("lan1", "lan2"):
-        node.veth(each)
+    for name in ("lan1", "lan2"):
+        node.veth(name)
     async with node.driving():
         await node.offered("lan2")
         _, first = await node.prepared("lan1", pod="one", name_="first", interface={"addresses": ["10.78.0.9/24"]})
         second = await node.claim("lan2", name_="second", pods=[await node.pod("two")], interface=interface)
         (found,) = await node.kubelet.prepare(second)
-        assert told in found.error
+        assert reported in found.error
         assert await node.kubelet.unprepare(first, second) == ["", ""]

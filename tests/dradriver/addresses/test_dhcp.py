@@ -47,7 +47,7 @@ async def test_client_gets_the_lease_of_the_server(lan, server, client):
         (IPv4Network("0.0.0.0/0"), IPv4Address("10.77.0.1")),
     )
     assert (lease.mtu, lease.domain) == (1400, "lab.example")
-    assert [str(each) for each in lease.dns] == ["10.77.0.2", "10.77.0.3"]
+    assert [str(item) for item in lease.dns] == ["10.77.0.2", "10.77.0.3"]
     assert server.story == [Type.DISCOVER, Type.REQUEST]
     discover, datagram = server.heard[0]
     assert discover.options[options.CLIENT_ID] == ID
@@ -102,9 +102,9 @@ async def test_address_in_use_is_declined_and_another_one_requested(lan, server,
 async def test_conflict_is_reported_at_once_when_the_deadline_is_near(lan, server, squatter):
     squatter(FIRST)
     client = DhcpClient(replace(QUICK, probe=20, after_conflict=60))
-    with pytest.raises(NoLease) as told:
+    with pytest.raises(NoLease) as reported:
         await client.acquire(**asked(lan, timeout=40))
-    assert str(told.value) == "DHCP: 10.77.0.100 was leased, but 02:de:ad:be:ef:01 has it"
+    assert str(reported.value) == "DHCP: 10.77.0.100 was leased, but 02:de:ad:be:ef:01 has it"
 
 
 async def test_timeout_names_the_last_step_of_the_exchange(lan, server):
@@ -119,9 +119,9 @@ async def test_timeout_names_the_last_step_of_the_exchange(lan, server):
 
 
 async def test_missing_server_is_reported(lan, client):
-    with pytest.raises(NoLease) as told:
+    with pytest.raises(NoLease) as reported:
         await client.acquire(**asked(lan, timeout=0.1))
-    assert str(told.value) == "DHCP: no server answered, after 0.1 s"
+    assert str(reported.value) == "DHCP: no server answered, after 0.1 s"
 
 
 async def test_link_that_is_down_or_missing_is_reported(lan, client):
@@ -139,7 +139,7 @@ async def test_conversations_do_not_wait_for_each_other(lan, server, client):
     macs = [f"02:00:00:00:00:{number:02x}" for number in range(5)]
     asking = [client.acquire(**asked(lan, client_id=id_, mac=mac)) for id_, mac in zip(ids, macs, strict=True)]
     leases = await asyncio.gather(*asking)
-    assert len({each.address for each in leases}) == 5
+    assert len({lease.address for lease in leases}) == 5
 
 
 async def test_a_pods_lease_is_renewed_with_its_server_from_where_the_link_is(lan, server, client, moved):

@@ -44,20 +44,20 @@ class Told:
 
     async def of(self, what):
         async with asyncio.timeout(LONG):
-            while not (found := [each for each in self.news if each.what is what]):
+            while not (found := [new for new in self.news if new.what is what]):
                 self._came.clear()
                 await self._came.wait()
         return found[0]
 
 
 @pytest.fixture
-def told():
+def reported():
     return Told()
 
 
 @pytest.fixture
-def keeper(lan, tmp_path, told):
-    return LeaseManager(tmp_path / "leases", told, DhcpClient(QUICK), host=lan.host, regain=0.2)
+def keeper(lan, tmp_path, reported):
+    return LeaseManager(tmp_path / "leases", reported, DhcpClient(QUICK), host=lan.host, regain=0.2)
 
 
 @asynccontextmanager
@@ -82,10 +82,10 @@ async def test_asking_again_gives_the_same_without_a_word(lan, server, keeper):
     assert len(server.heard) == heard
 
 
-async def test_a_driver_that_is_started_again_gives_the_same(lan, server, keeper, tmp_path, told):
+async def test_a_driver_that_is_started_again_gives_the_same(lan, server, keeper, tmp_path, reported):
     lease = await keeper.acquire(key(), **asked(lan))
     heard = len(server.heard)
-    again = LeaseManager(tmp_path / "leases", told, DhcpClient(QUICK), host=lan.host)
+    again = LeaseManager(tmp_path / "leases", reported, DhcpClient(QUICK), host=lan.host)
     assert await again.acquire(key(), **asked(lan)) == lease
     assert len(server.heard) == heard
 
@@ -134,95 +134,95 @@ async def in_pod(lan, server, keeper, moved, aged):
     return get
 
 
-async def test_a_pods_lease_is_renewed_in_its_namespace(server, keeper, told, in_pod):
+async def test_a_pods_lease_is_renewed_in_its_namespace(server, keeper, reported, in_pod):
     lease = await in_pod(RENEWED)
     server.t1 = RENEWED + 1
     async with running(keeper):
-        renewed = await told.of(LeaseChange.PROLONGED)
+        renewed = await reported.of(LeaseChange.PROLONGED)
     assert renewed.lease.address == lease.address
     assert renewed.lease.renew_after == RENEWED + 1
     message, datagram = server.heard[-1]
     assert (message.ciaddr, datagram.source, datagram.target) == (FIRST, FIRST, server.ip)
 
 
-async def test_restarted_driver_renews_the_leases_of_its_predecessor(lan, in_pod, told, tmp_path):
+async def test_restarted_driver_renews_the_leases_of_its_predecessor(lan, in_pod, reported, tmp_path):
     await in_pod(RENEWED)
-    async with running(LeaseManager(tmp_path / "leases", told, DhcpClient(QUICK), host=lan.host)):
-        assert (await told.of(LeaseChange.PROLONGED)).key == key()
+    async with running(LeaseManager(tmp_path / "leases", reported, DhcpClient(QUICK), host=lan.host)):
+        assert (await reported.of(LeaseChange.PROLONGED)).key == key()
 
 
-async def test_late_in_its_life_a_lease_is_renewed_by_any_server(server, keeper, told, in_pod):
+async def test_late_in_its_life_a_lease_is_renewed_by_any_server(server, keeper, reported, in_pod):
     await in_pod(REBOUND)
     server.ignores = lambda message, datagram: datagram.target == server.ip
     async with running(keeper):
-        rebound = await told.of(LeaseChange.PROLONGED)
+        rebound = await reported.of(LeaseChange.PROLONGED)
     assert rebound.lease.address.ip == FIRST
     message, datagram = server.heard[-1]
     assert (message.ciaddr, datagram.target) == (FIRST, EVERYBODY)
 
 
-async def test_a_short_lease_goes_through_its_whole_life(lan, server, keeper, told):
+async def test_a_short_lease_goes_through_its_whole_life(lan, server, keeper, reported):
     """In its own time: nobody renews it, nobody rebinds it, it ends."""
     server.seconds = 2
     async with running(keeper):
         await keeper.acquire(key(), **asked(lan))
         server.silent_to = set(Type)
-        await told.of(LeaseChange.LOST)
-    assert [each.what for each in told.news][-1] is LeaseChange.LOST
+        await reported.of(LeaseChange.LOST)
+    assert [new.what for new in reported.news][-1] is LeaseChange.LOST
 
 
-async def test_failing_renewal_is_reported_before_the_lease_ends(lan, server, told, in_pod, tmp_path):
+async def test_failing_renewal_is_reported_before_the_lease_ends(lan, server, reported, in_pod, tmp_path):
     await in_pod(RENEWED)
     server.silent_to = set(Type)
     hasty = DhcpClient(Timing(answer=0.1))
-    async with running(LeaseManager(tmp_path / "leases", told, hasty, host=lan.host)) as keeper:
-        unanswered = await told.of(LeaseChange.UNANSWERED)
+    async with running(LeaseManager(tmp_path / "leases", reported, hasty, host=lan.host)) as keeper:
+        unanswered = await reported.of(LeaseChange.UNANSWERED)
         assert await keeper.lease(key()) is not None
     assert unanswered.reason == "DHCP: no server answered within 0.1 s"
 
 
-async def test_a_lease_of_a_pod_that_does_not_run_yet_is_renewed_from_the_host(lan, server, keeper, told, aged):
+async def test_a_lease_of_a_pod_that_does_not_run_yet_is_renewed_from_the_host(lan, server, keeper, reported, aged):
     server.seconds, server.t1, server.t2 = FOREVER, RENEWED, REBOUND
     await keeper.acquire(key(), **asked(lan))
     aged(RENEWED)
     async with running(keeper):
-        assert (await told.of(LeaseChange.PROLONGED)).lease.address.ip == FIRST
+        assert (await reported.of(LeaseChange.PROLONGED)).lease.address.ip == FIRST
     assert server.heard[-1][0].ciaddr == IPv4Address(0)
 
 
-async def test_expired_lease_is_reported_and_the_same_address_regained(server, keeper, told, in_pod):
+async def test_expired_lease_is_reported_and_the_same_address_regained(server, keeper, reported, in_pod):
     lease = await in_pod(FOREVER)
     server.silent_to = set(Type)
     async with running(keeper):
-        lost = await told.of(LeaseChange.LOST)
+        lost = await reported.of(LeaseChange.LOST)
         assert (lost.key, lost.reason) == (key(), "the lease ended, and no server gave it more time")
         assert await keeper.lease(key()) is None
         server.silent_to = set()
-        assert (await told.of(LeaseChange.REGAINED)).lease.address == lease.address
-    assert [each.what for each in told.news].count(LeaseChange.LOST) == 1
+        assert (await reported.of(LeaseChange.REGAINED)).lease.address == lease.address
+    assert [new.what for new in reported.news].count(LeaseChange.LOST) == 1
 
 
-async def test_an_address_that_is_withdrawn_is_lost_at_once(server, keeper, told, in_pod):
+async def test_an_address_that_is_withdrawn_is_lost_at_once(server, keeper, reported, in_pod):
     await in_pod(RENEWED)
     server.refuses, server.silent_to = {FIRST}, {Type.DISCOVER}
     async with running(keeper):
-        lost = await told.of(LeaseChange.LOST)
+        lost = await reported.of(LeaseChange.LOST)
         assert lost.reason == "DHCP: the server withdrew the address: not yours"
         assert await keeper.lease(key()) is None
 
 
-async def test_when_an_address_is_withdrawn_another_one_is_taken(server, keeper, told, in_pod):
+async def test_when_an_address_is_withdrawn_another_one_is_taken(server, keeper, reported, in_pod):
     await in_pod(RENEWED)
     server.refuses = {FIRST}
     server.given.clear()
     async with running(keeper):
-        await told.of(LeaseChange.LOST)
-        regained = await told.of(LeaseChange.REGAINED)
+        await reported.of(LeaseChange.LOST)
+        regained = await reported.of(LeaseChange.REGAINED)
         assert await keeper.lease(key()) == regained.lease
     assert regained.lease.address.ip == FIRST + 1
 
 
-async def test_a_claim_gives_all_its_leases_back_and_they_are_forgotten(lan, server, keeper, told, tmp_path):
+async def test_a_claim_gives_all_its_leases_back_and_they_are_forgotten(lan, server, keeper, reported, tmp_path):
     async with running(keeper):
         for device in ("eth1", "eth2"):
             await keeper.acquire(key(device=device), **asked(lan))
@@ -230,7 +230,7 @@ async def test_a_claim_gives_all_its_leases_back_and_they_are_forgotten(lan, ser
         await keeper.release_claim(key().claim.uid)
         await server.has_heard(Type.RELEASE, 2)
         await keeper.release_claim(key().claim.uid)
-        assert [each.key.claim.name for each in LeaseRecords(tmp_path / "leases").all()] == ["other"]
+        assert [item.key.claim.name for item in LeaseRecords(tmp_path / "leases").all()] == ["other"]
         assert len(keeper._watches) == 1
     assert server.types.count(Type.RELEASE) == 2
 
@@ -240,7 +240,7 @@ async def test_claims_that_are_gone_give_their_leases_back(lan, server, keeper):
         await keeper.acquire(key(claim), **asked(lan))
     gone = await keeper.collect_garbage({key("b").claim.uid})
     message, _ = await server.has_heard(Type.RELEASE)
-    assert [each.key for each in gone] == [key("a")]
+    assert [item.key for item in gone] == [key("a")]
     assert message.ciaddr == gone[0].lease.address.ip
     assert await keeper.lease(key("b")) is not None
 

@@ -53,7 +53,7 @@ async def test_a_server_of_others_leases_confirms_renews_and_takes_back(lan, udh
     client, asked = DhcpClient(PATIENT), {"netns": lan.host, "client_id": b"\0one"}
     lease = await client.acquire(lan.ifindex, lan.mac, **asked)
     assert (lease.address, lease.seconds, lease.mtu) == (ip_interface("10.77.0.50/24"), 600, 1400)
-    assert [(str(each.destination), str(each.gateway)) for each in lease.routes] == [
+    assert [(str(route.destination), str(route.gateway)) for route in lease.routes] == [
         ("10.5.0.0/16", "10.77.0.254"),
         ("0.0.0.0/0", "10.77.0.1"),
     ]

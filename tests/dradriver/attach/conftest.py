@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,7 +32,7 @@ CARRIER = {"LOWER_UP", "NO-CARRIER"}
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     if "host" not in pyfuncitem.fixturenames:
         return None
-    arguments = {each: pyfuncitem.funcargs[each] for each in pyfuncitem._fixtureinfo.argnames}
+    arguments = {argname: pyfuncitem.funcargs[argname] for argname in pyfuncitem._fixtureinfo.argnames}
     host = pyfuncitem.funcargs["host"]
 
     def run() -> None:
@@ -47,8 +48,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 def at_once() -> None:
     """AddressStore can be used as soon as they are there: a test waits for nobody who might have the same."""
-    for each in ("all", "default"):
-        Path(f"/proc/sys/net/ipv6/conf/{each}/accept_dad").write_text("0")
+    for name in ("all", "default"):
+        Path(f"/proc/sys/net/ipv6/conf/{name}/accept_dad").write_text("0")
 
 
 def ran(*command: str, netns: str = "") -> str:
@@ -62,23 +63,23 @@ def is_momentary(key: str) -> bool:
     return key in MOMENTARY or key.endswith("_timer")
 
 
-def lasting(told: object) -> object:
+def lasting(reported: object) -> object:
     """Without what changes by itself."""
-    match told:
+    match reported:
         case {"qdisc": "noop", **others}:
             return lasting({**others, "qdisc": "noqueue"})  # of a link that is down, and was or was not up before
         case dict():
-            return {key: lasting(each) for key, each in told.items() if not is_momentary(key)}
+            return {key: lasting(each) for key, each in reported.items() if not is_momentary(key)}
         case list():
-            return [lasting(each) for each in told if each and not (isinstance(each, str) and each in CARRIER)]
-    return told
+            return [lasting(item) for item in reported if item and not (isinstance(item, str) and item in CARRIER)]
+    return reported
 
 
 def differences(where: str, was: object, is_now: object) -> list[str]:
     """In few words, by their places."""
     match was, is_now:
         case (dict(), dict()):
-            keys = [*was, *(each for each in is_now if each not in was)]
+            keys = [*was, *(item for item in is_now if item not in was)]
             return [found for key in keys for found in differences(f"{where}.{key}", was.get(key), is_now.get(key))]
         case (list(), list()) if len(was) == len(is_now):
             pairs = enumerate(zip(was, is_now, strict=True))
@@ -94,7 +95,7 @@ class Host:
         self._open: list[Attachments] = []
         self._claims = 0
 
-    def attachments(self, **more: str) -> Attachments:
+    def attachments(self, **more: Any) -> Attachments:
         self._open.append(Attachments(self.state, **more))
         return self._open[-1]
 
@@ -104,6 +105,9 @@ class Host:
         with visit(made):
             at_once()
         return made
+
+    def netns(self, name: str) -> str:
+        return self._spaces.path(name)
 
     def remove(self, name: str = "pod") -> None:
         self._spaces.remove(name)
@@ -116,7 +120,7 @@ class Host:
 
     def nic(self, name: str = "nic0", far: str = "far0", mac: str = "02:00:00:00:00:01") -> None:
         """A link of the host with all that one can have, whose cable ends in a machine of its own."""
-        if not any(each.name == "far" for each in self._spaces.list()):
+        if not any(space.name == "far" for space in self._spaces.list()):
             self.pod("far")
         self.ip(f"link add {name} address {mac} txqueuelen 777 type veth peer name {far}")
         self.ip(f"link set {far} netns {self.far}")
@@ -134,8 +138,8 @@ class Host:
             speaker = socket.socket(family, socket.SOCK_DGRAM)
         with listener, speaker:
             listener.bind((address, netns_port))
-            for each in (listener, speaker):
-                each.settimeout(PATIENCE)
+            for item in (listener, speaker):
+                item.settimeout(PATIENCE)
             speaker.sendto(b"hello", (address, netns_port))
             word, where = listener.recvfrom(100)
             listener.sendto(word.upper(), where)
@@ -144,8 +148,8 @@ class Host:
     def bridge(self, name: str = "br0") -> None:
         self.ip(f"link add {name} address 02:00:00:00:00:b0 type bridge forward_delay 0")
         self.ip("link add port0 type veth peer name port1")
-        for each in ("port0", "port1"):
-            self.ip(f"link set {each} addrgenmode none up")
+        for item in ("port0", "port1"):
+            self.ip(f"link set {item} addrgenmode none up")
         self.ip(f"link set {name} addrgenmode none up")
         self.ip(f"link set port0 master {name}")
 
@@ -175,14 +179,14 @@ class Host:
         with Ethtool() as ethtool, KernelNetwork() as network:
             links = network.links.list()
             own = {
-                each.name: (
-                    ethtool.features(each.ifindex),
-                    link_sysctls.read_all(each.name) if each.name != "lo" else {},
-                    network.traffic.shaped(each.ifindex),
+                link.name: (
+                    ethtool.features(link.ifindex),
+                    link_sysctls.read_all(link.name) if link.name != "lo" else {},
+                    network.traffic.shaped(link.ifindex),
                 )
-                for each in links
+                for link in links
             }
-        told = {
+        document = {
             "addresses": self.ip("addr show"),
             "routes": self.ip("-4 route show table all"),
             "routes6": self.ip("-6 route show table all"),
@@ -193,7 +197,7 @@ class Host:
             "queues": sorted(ran("tc", "qdisc", "show").splitlines()),
         }
         ordered = {
-            key: sorted((lasting(each) for each in value if each), key=json.dumps) for key, value in told.items()
+            key: sorted((lasting(item) for item in value if item), key=json.dumps) for key, value in document.items()
         }
         return {**ordered, "own": own}
 
@@ -203,7 +207,7 @@ class Host:
         with suppress(AssertionError):  # what differs says more
             eventually(lambda: self.dump() == before)
         now = self.dump()
-        assert [each for part in now for each in differences(part, before[part], now[part])] == []
+        assert [difference for part in now for difference in differences(part, before[part], now[part])] == []
 
     def _not_tentative(self) -> None:
         eventually(lambda: "tentative" not in json.dumps(self.ip("addr show")))
@@ -215,7 +219,7 @@ class Host:
         pod = str(more.pop("pod", "pod-uid"))
         share = str(more.pop("share", "share-1" if made else ""))
         with KernelNetwork() as network:
-            found = {each.name: each for each in network.links.list()}.get(link or device)
+            found = {link.name: link for link in network.links.list()}.get(link or device)
         return Allocation(
             claim=ClaimRef(namespace="default", name=f"claim-{self._claims}", uid=f"claim-uid-{self._claims}"),
             pod=PodRef(namespace="default", name="web", uid=pod),
@@ -243,10 +247,10 @@ class Host:
         return attachments, pod
 
     def end(self) -> None:
-        for each in self._open:
-            each.close()
-        for each in self._spaces.list():
-            self._spaces.remove(each.name)
+        for item in self._open:
+            item.close()
+        for space in self._spaces.list():
+            self._spaces.remove(space.name)
 
 
 @pytest.fixture

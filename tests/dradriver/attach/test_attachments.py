@@ -69,7 +69,7 @@ def test_an_interface_is_made_for_a_claim_and_goes_with_it(host, kind):
     assert there["addr_info"][0]["local"] == "10.9.1.5"
     attachments.detach("pod-uid", pod)
     host.settled(before)
-    assert [each["ifname"] for each in host.ip("link show", pod)] == ["lo"]
+    assert [item["ifname"] for item in host.ip("link show", pod)] == ["lo"]
     attachments.attach("pod-uid", pod)
     assert host.ip("addr show dev net1", pod)[0]["address"] == attached.mac
     attachments.unprepare(allocation.claim.uid)
@@ -96,11 +96,11 @@ def test_all_devices_of_a_pod_or_none(host):
         attachments.attach("pod-uid", pod)
     assert (error.value.device, error.value.step) == ("nic1", "add routes")
     host.settled(before)
-    assert [each["ifname"] for each in host.ip("link show", pod)] == ["lo"]
+    assert [item["ifname"] for item in host.ip("link show", pod)] == ["lo"]
     assert not attachments.is_attached("pod-uid", pod)
-    told = {each.allocation.device.name: (each.stage, each.failure) for each in attachments.records()}
-    assert told["nic0"] == told["br0"] == (PREPARED, "")
-    assert told["nic1"][1].startswith("add routes: add route 10.60.0.0/16")
+    document = {record.allocation.device.name: (record.stage, record.failure) for record in attachments.records()}
+    assert document["nic0"] == document["br0"] == (PREPARED, "")
+    assert document["nic1"][1].startswith("add routes: add route 10.60.0.0/16")
 
 
 def test_a_name_that_the_pod_has_already_is_a_failure(host):
@@ -136,7 +136,7 @@ def test_each_call_can_be_made_again_and_again(host):
     attachments.unprepare("unknown")
     assert attachments.detach("unknown", None) == attachments.attach("unknown", pod) == ()
     host.settled(before)
-    assert not any(each for each in (host.state / "records").iterdir())
+    assert not any(path for path in (host.state / "records").iterdir())
 
 
 def test_pod_with_a_new_sandbox_gets_its_devices_again(host):
@@ -148,7 +148,7 @@ def test_pod_with_a_new_sandbox_gets_its_devices_again(host):
     attachments.attach("pod-uid", second)
     assert attachments.is_attached("pod-uid", second)
     assert not attachments.is_attached("pod-uid", first)
-    assert [each["ifname"] for each in host.ip("link show", first)] == ["lo"]
+    assert [item["ifname"] for item in host.ip("link show", first)] == ["lo"]
     assert host.ip("addr show dev net1", second)[0]["addr_info"][0]["local"] == "10.9.1.1"
 
 
@@ -170,11 +170,11 @@ def test_a_link_that_a_pod_marks_as_ours_is_not_taken(host):
     attachments, pod = host.attached()
     (record,) = attachments.records()
     host.ip("link add aaa type veth peer name bbb", pod)
-    for each in ("aaa", "bbb"):
-        host.ip(f"link set {each} alias {record.tag}", pod)
+    for name in ("aaa", "bbb"):
+        host.ip(f"link set {name} alias {record.tag}", pod)
     attachments.detach("pod-uid", pod)
     host.settled(before)
-    assert {each["ifname"] for each in host.ip("link show", pod)} == {"lo", "aaa", "bbb"}
+    assert {item["ifname"] for item in host.ip("link show", pod)} == {"lo", "aaa", "bbb"}
 
 
 def test_link_whose_name_is_taken_is_restored_under_another_and_reported(host):
@@ -193,7 +193,7 @@ def test_veth_that_ended_with_its_pod_is_reported_as_lost(host):
     attachments, pod = host.attached(host.allocation(), host.allocation("nic1", made=Made(kind="macvlan"), name="net2"))
     host.ip("link del net1", pod)
     host.remove()
-    lost = {each.allocation.device.name: each.lost for each in attachments.detach("pod-uid", pod)}
+    lost = {item.allocation.device.name: item.lost for item in attachments.detach("pod-uid", pod)}
     assert lost == {"nic0": ("nic0: the link is gone, with the pod's namespace",), "nic1": ()}
     with pytest.raises(AttachFailed, match="the link nic0 is not on the host"):
         attachments.attach("pod-uid", host.pod())
@@ -211,7 +211,7 @@ def test_many_pods_get_theirs_at_the_same_time(host):
         assert len({each.mac for (each,) in attached}) == 8
         assert all(host.ip("link show net1", netns) for netns in pods.values())
         list(threads.map(attachments.detach, pods.keys(), pods.values()))
-        list(threads.map(attachments.unprepare, (each.claim.uid for each in allocations.values())))
+        list(threads.map(attachments.unprepare, (allocation.claim.uid for allocation in allocations.values())))
     assert attachments.records() == ()
     host.settled(before)
 
@@ -258,9 +258,9 @@ def test_impossible_attachment_is_refused_before_anything_is_changed(host, case)
     host.ip("route add default via 10.9.1.254 dev nic0")
     before = host.dump()
     attachments = host.attachments()
-    make, told = REFUSALS[case]
+    make, reported = REFUSALS[case]
     fine = host.allocation("nic1", made=Made(kind="macvlan"), share="other")
-    with pytest.raises(Refused, match=told):
+    with pytest.raises(Refused, match=reported):
         attachments.prepare([fine, make(host)])
     assert attachments.records() == ()
     assert host.dump() == before
@@ -300,7 +300,7 @@ def test_reconcile_catches_up_with_missed_hooks(host):
     attachments.attach("lives", lives)
     index = host.ip("link show net1", lives)[0]["ifindex"]
     changed = host.attachments().reconcile({"lives": lives, "bare": bare, "unknown": lives})
-    assert {each.allocation.pod.uid: each.stage for each in changed} == {"gone": PREPARED, "bare": ATTACHED}
+    assert {item.allocation.pod.uid: item.stage for item in changed} == {"gone": PREPARED, "bare": ATTACHED}
     assert host.ip("link show net1", lives)[0]["ifindex"] == index
     assert host.attachments().is_attached("bare", bare)
     assert host.attachments().reconcile({"lives": lives, "bare": bare}) == ()
@@ -313,9 +313,9 @@ def test_interface_of_an_unknown_claim_is_deleted(host):
     host.bridge()
     before = host.dump()
     host.attached(host.allocation("br0", made=Made(kind="veth", bridge="br0")), host.allocation(name="net2"))
-    for each in (host.state / "records" / "pod-uid").iterdir():
-        if "br0" in each.name:
-            each.unlink()
+    for path in (host.state / "records" / "pod-uid").iterdir():
+        if "br0" in path.name:
+            path.unlink()
     attachments = host.attachments()
     attachments.reconcile({})
     assert [attachments.orphans.recover(orphan) for orphan in attachments.orphans.on_host()] == [False]
@@ -351,7 +351,7 @@ def test_a_record_of_a_newer_version_is_refused_and_a_damaged_one_put_aside(host
     assert attachments.records() == ()
     assert path.with_name(f"{path.name}.damaged").exists()
     path.write_text(text + '\n{"format":2,"checksum":"00000000","record":{"sta')
-    assert [each.stage for each in attachments.records()] == [PREPARED]
+    assert [record.stage for record in attachments.records()] == [PREPARED]
 
 
 def test_the_file_that_others_read_names_the_namespace(host):

@@ -45,25 +45,25 @@ match verb:
 
 INTO = ("begun", "down", "moved", "made", "sysctls", "addresses", "up", "features", "rules", "neighbours", "routes")
 CASES = [
-    *(("prepare", each) for each in ("recorded", "waiting")),
-    *(("attach", each) for each in (*INTO, "shaped", "complete", "noted")),
-    *(("follow", each) for each in ("mtu", "taken-away")),
+    *(("prepare", name) for name in ("recorded", "waiting")),
+    *(("attach", name) for name in (*INTO, "shaped", "complete", "noted")),
+    *(("follow", name) for name in ("mtu", "taken-away")),
     *(
-        ("detach", each)
-        for each in ("untold", "queue-deleted", "rules-deleted", "returned", "deleted", "restored", "back")
+        ("detach", name)
+        for name in ("untold", "queue-deleted", "rules-deleted", "returned", "deleted", "restored", "back")
     ),
 ]
 AFTER = ("the pod lives", "the pod is gone", "its namespace is gone")
-ALL = [(*each, after) for each in CASES for after in AFTER]
+ALL = [(*case, after) for case in CASES for after in AFTER]
 SAMPLE = ALL if SOAK else random.Random(SEED).sample(ALL, 6)
 
 
 def test_every_step_is_killed_after():
     """But for those that this kernel cannot do, and those that hardware would need."""
-    declared = {each.done for each in steps.Step.__subclasses__()}
-    told = {f"network-driver.{each}" for _, each in CASES}
-    assert declared - told == {f"network-driver.{each}" for each in ("vrf", "vrf-deleted", "programs")}
-    assert told <= KNOWN.keys()
+    declared = {item.done for item in steps.Step.__subclasses__()}
+    document = {f"network-driver.{each}" for _, each in CASES}
+    assert declared - document == {f"network-driver.{name}" for name in ("vrf", "vrf-deleted", "programs")}
+    assert document <= KNOWN.keys()
 
 
 def allocations(host):
@@ -83,9 +83,9 @@ def allocations(host):
 
 def killed(host, verb, pod, wanted, at=""):
     """A driver that lives for one call, or dies in it."""
-    told = msgspec.json.encode(wanted, enc_hook=str).decode()
+    output = msgspec.json.encode(wanted, enc_hook=str).decode()
     env = {**os.environ, "PODWIRE_FAILPOINTS": f"network-driver.{at}=kill" if at else ""}
-    command = [sys.executable, "-c", CHILD, str(host.state), verb, pod, told]
+    command = [sys.executable, "-c", CHILD, str(host.state), verb, pod, output]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == (-9 if at else 0), done.stderr
 
@@ -97,29 +97,29 @@ def test_a_driver_that_is_killed_is_followed_by_one_that_finishes_or_undoes(host
     host.bridge()
     host.furnish()
     before, pod, wanted = host.dump(), host.pod(), allocations(host)
-    for each in ("prepare", "attach", "follow", "detach"):
-        killed(host, each, pod, wanted, at if each == verb else "")
-        if each == verb:
+    for entry in ("prepare", "attach", "follow", "detach"):
+        killed(host, entry, pod, wanted, at if entry == verb else "")
+        if entry == verb:
             break
     next_one = host.attachments()
     if after == "the pod lives":
         next_one.prepare(wanted)
         next_one.reconcile({"pod-uid": pod})
         assert next_one.is_attached("pod-uid", pod)
-        assert {each["ifname"] for each in host.ip("link show", pod)} >= {"lo", "net1", "net2", "net3", "net4"}
+        assert {item["ifname"] for item in host.ip("link show", pod)} >= {"lo", "net1", "net2", "net3", "net4"}
         assert host.ip("addr show dev net1", pod)[0]["addr_info"][0]["local"] == "10.9.1.1"
         next_one.detach("pod-uid", pod)
     else:
-        whole_is_inside = any(each["ifname"] == "net1" for each in host.ip("link show", pod))
+        whole_is_inside = any(item["ifname"] == "net1" for item in host.ip("link show", pod))
         if after == "its namespace is gone":
             host.remove()
         next_one.reconcile({})
         if after == "its namespace is gone" and whole_is_inside:
-            lost = [each.lost for each in next_one.records() if each.allocation.device.name == "nic0"]
+            lost = [record.lost for record in next_one.records() if record.allocation.device.name == "nic0"]
             assert lost == [("nic0: the link is gone, with the pod's namespace",)]
             return
-    for each in wanted:
-        next_one.unprepare(each.claim.uid)
+    for entry in wanted:
+        next_one.unprepare(entry.claim.uid)
     host.settled(before)
     if after != "its namespace is gone":
-        assert [each["ifname"] for each in host.ip("link show", pod)] == ["lo"]
+        assert [item["ifname"] for item in host.ip("link show", pod)] == ["lo"]

@@ -21,9 +21,9 @@ def test_a_link_waits_on_the_host_for_the_answer_of_a_dhcp_server(host, device):
     allocation = host.allocation(device, made=made, dhcp=True, mac="02:00:00:00:00:77")
     (record,) = attachments.prepare([allocation])
     waiting = record.waiting_name if made else "nic0"
-    (told,) = host.ip(f"addr show {waiting}")
-    assert ("UP" in told["flags"], told["address"]) == (True, "02:00:00:00:00:77")
-    assert not made or told["addr_info"] == []
+    (reported,) = host.ip(f"addr show {waiting}")
+    assert ("UP" in reported["flags"], reported["address"]) == (True, "02:00:00:00:00:77")
+    assert not made or reported["addr_info"] == []
     given = Route(destination=ip_network("10.60.0.0/16"), gateway=ip_address("10.50.0.1"))
     attachments.apply_terms(record.key, Terms(addresses=(ip_interface("10.50.0.2/24"),), routes=(given,)))
     (attached,) = host.attachments().attach("pod-uid", pod)
@@ -49,7 +49,7 @@ def leased(host, **settings):
 
 
 def ways(host, pod):
-    return {(each["dst"], each.get("gateway", "")) for each in host.ip("route show dev net1", pod)}
+    return {(item["dst"], item.get("gateway", "")) for item in host.ip("route show dev net1", pod)}
 
 
 def test_an_interface_has_the_mtu_that_was_leased_and_the_host_its_own_again(host):
@@ -90,15 +90,15 @@ def test_lost_address_is_removed_and_the_next_one_brings_back_all_routes(host):
     named = Route(destination=ip_network("10.63.0.0/16"), gateway=ip_address("10.50.0.3"))
     attachments, pod, key = leased(host, routes=(named,))
     assert attachments.apply_terms(key, Terms(lapse="the server said no"))
-    (told,) = attachments.attached("pod-uid")
-    assert (told.ips, told.lapse) == ((), "the server said no")
+    (reported,) = attachments.attached("pod-uid")
+    assert (reported.ips, reported.lapse) == ((), "the server said no")
     assert host.ip("-4 addr show dev net1", pod) == []
     assert ways(host, pod) == set()
     other = ip_interface("10.50.0.5/24")
     assert attachments.apply_terms(key, Terms(addresses=(other,), routes=(LEASED_WAY,), mtu=1350))
     assert ways(host, pod) >= {("10.60.0.0/16", "10.50.0.1"), ("10.63.0.0/16", "10.50.0.3")}
-    (told,) = host.ip("-4 addr show dev net1", pod)
-    assert [each["local"] for each in told["addr_info"]] == ["10.50.0.5"]
+    (reported,) = host.ip("-4 addr show dev net1", pod)
+    assert [item["local"] for item in reported["addr_info"]] == ["10.50.0.5"]
 
 
 def test_no_pod_starts_with_a_lease_that_is_lost(host):
@@ -117,8 +117,8 @@ def test_terms_that_the_kernel_rejects_are_reported_and_retried(host):
     attachments, _, key = leased(host)
     bad = Route(destination=ip_network("10.64.0.0/16"), gateway=ip_address("192.0.2.1"), metric=2000)
     assert attachments.apply_terms(key, Terms(addresses=(LEASED,), routes=(bad,)))
-    (told,) = attachments.attached("pod-uid")
-    assert "the lease cannot be applied: add routes" in told.lapse
+    (reported,) = attachments.attached("pod-uid")
+    assert "the lease cannot be applied: add routes" in reported.lapse
     assert attachments.apply_terms(key, Terms(addresses=(LEASED,)))
-    (told,) = attachments.attached("pod-uid")
-    assert told.lapse == ""
+    (reported,) = attachments.attached("pod-uid")
+    assert reported.lapse == ""

@@ -41,11 +41,11 @@ def address(text, *, scope=0, flags=0, label="nic0"):
 
 def route(text, gateway="", *, table=MAIN, source=""):
     it = ip_network(text)
-    told = [(1, it.network_address.packed.hex())]
-    told += [(5, ip_address(gateway).packed.hex())] if gateway else []
-    told += [(7, ip_address(source).packed.hex())] if source else []
+    result = [(1, it.network_address.packed.hex())]
+    result += [(5, ip_address(gateway).packed.hex())] if gateway else []
+    result += [(7, ip_address(source).packed.hex())] if source else []
     scope = 0 if gateway else 253
-    return SavedRoute(2 if it.version == 4 else 10, it.prefixlen, 0, 0, table, 4, scope, 1, 0, tuple(told))
+    return SavedRoute(2 if it.version == 4 else 10, it.prefixlen, 0, 0, table, 4, scope, 1, 0, tuple(result))
 
 
 def rule(table, *, iif="", priority=500):
@@ -90,11 +90,11 @@ def recorded(settings=None, *, snapshot=SNAPSHOT, addresses=None):
 
 
 def names(plan_):
-    return [type(each).__name__ for each in plan_]
+    return [type(item).__name__ for item in plan_]
 
 
 def of(kind, plan_):
-    return [each for each in plan_ if isinstance(each, kind)]
+    return [item for item in plan_ if isinstance(item, kind)]
 
 
 BARE = SNAPSHOT._replace(addresses=(), routes=(), rules=(), neighbours=())
@@ -156,9 +156,9 @@ def test_plan_changes_only_the_requested_settings():
 
 def test_addresses_of_the_host_move_without_label_and_duplicate_detection():
     (step,) = of(steps.AddAddresses, plan(recorded()))
-    assert [str(each.interface) for each in step.carried] == ["10.9.1.1/24", "fd09::1/96"]
-    assert [each.flags for each in step.carried] == [0, 2]
-    assert all(kind != 3 for each in step.carried for kind, _ in each.attributes)
+    assert [str(item.interface) for item in step.carried] == ["10.9.1.1/24", "fd09::1/96"]
+    assert [item.flags for item in step.carried] == [0, 2]
+    assert all(kind != 3 for item in step.carried for kind, _ in item.attributes)
 
 
 GIVEN = {
@@ -172,10 +172,10 @@ GIVEN = {
 @pytest.mark.parametrize("case", GIVEN)
 def test_addresses_that_are_given_are_the_only_ones(case):
     settings, addresses, wanted = GIVEN[case]
-    told = [
-        (each.given, each.carried) for each in of(steps.AddAddresses, plan(recorded(settings, addresses=addresses)))
+    result = [
+        (item.given, item.carried) for item in of(steps.AddAddresses, plan(recorded(settings, addresses=addresses)))
     ]
-    assert told == ([((ip_interface(wanted),), ())] if wanted else [])
+    assert result == ([((ip_interface(wanted),), ())] if wanted else [])
 
 
 ROUTES = {
@@ -205,7 +205,7 @@ ROUTES = {
 @pytest.mark.parametrize("case", ROUTES)
 def test_of_the_hosts_routes_the_pod_gets(case):
     settings, wanted = ROUTES[case]
-    found_ = {str(each.destination) for step in of(steps.AddRoutes, plan(recorded(settings))) for each in step.carried}
+    found_ = {str(item.destination) for step in of(steps.AddRoutes, plan(recorded(settings))) for item in step.carried}
     assert found_ == wanted
 
 
@@ -214,12 +214,12 @@ def test_a_route_from_an_address_that_the_pod_has_not_stays_on_the_host():
         routes=(route("10.70.0.0/16", source="10.9.1.1"), route("10.71.0.0/16", source="10.0.0.1"))
     )
     (step,) = of(steps.AddRoutes, plan(recorded(snapshot=snapshot)))
-    assert [str(each.destination) for each in step.carried] == ["10.70.0.0/16"]
+    assert [str(item.destination) for item in step.carried] == ["10.70.0.0/16"]
 
 
 def test_rules_go_along_with_the_tables_that_they_lead_to_under_the_new_name():
     (step,) = of(steps.AddRules, plan(recorded()))
-    assert [(each.table, each.input) for each in step.carried] == [(100, ""), (100, "net1")]
+    assert [(item.table, item.input) for item in step.carried] == [(100, ""), (100, "net1")]
 
 
 def test_in_a_vrf_routes_are_in_its_table_and_rules_stay_behind():
@@ -229,7 +229,7 @@ def test_in_a_vrf_routes_are_in_its_table_and_rules_stay_behind():
         routes=(Route(destination=ip_network("0.0.0.0/0"), gateway=ip_address("10.9.1.254")),),
     )
     found_ = plan(recorded(settings))
-    tables = {each.table for step in of(steps.AddRoutes, found_) for each in (*step.given, *step.carried)}
+    tables = {item.table for step in of(steps.AddRoutes, found_) for item in (*step.given, *step.carried)}
     assert tables == {1001, 100}
     assert of(steps.AddRules, found_) == []
 
@@ -242,7 +242,9 @@ def test_kinds_that_not_every_kernel_has_are_planned_as_all_others(kind):
 
 
 OLD, NEW = ip_interface("10.50.0.2/24"), ip_interface("10.50.0.3/24")
-WAY, OTHER = (Route(destination=ip_network("10.60.0.0/16"), gateway=ip_address(f"10.50.0.{each}")) for each in (1, 9))
+WAY, OTHER = (
+    Route(destination=ip_network("10.60.0.0/16"), gateway=ip_address(f"10.50.0.{number}")) for number in (1, 9)
+)
 LEASE = Terms(addresses=(OLD,), routes=(WAY,), mtu=1300)
 NAMED = Route(destination=ip_network("10.61.0.0/16"), gateway=ip_address("10.50.0.7"))
 
@@ -321,8 +323,8 @@ def test_a_device_is_found(case):
 
 # A model of two namespaces, and whatever may be asked for.
 
-addresses_ = st.sampled_from([ip_interface(each) for each in ("10.9.1.1/24", "10.5.0.1/32", "fd00::1/64")])
-networks_ = st.sampled_from([ip_network(each) for each in ("10.60.0.0/16", "0.0.0.0/0", "10.9.1.254/32")])
+addresses_ = st.sampled_from([ip_interface(name) for name in ("10.9.1.1/24", "10.5.0.1/32", "fd00::1/64")])
+networks_ = st.sampled_from([ip_network(name) for name in ("10.60.0.0/16", "0.0.0.0/0", "10.9.1.254/32")])
 gateways_ = st.one_of(st.none(), st.just(ip_address("10.9.1.254")))
 maybe = st.one_of
 settings_ = st.builds(
@@ -415,10 +417,10 @@ def test_inverse_undoes_any_part_of_a_plan(settings, snapshot, data):
     done = data.draw(st.integers(0, len(whole)))
     model = Model(record.snapshot)
     before = model.state()
-    for each in whole[:done]:
-        model.do(each)
-    for each in inverse(record, whole[:done]):
-        model.do(each)
+    for item in whole[:done]:
+        model.do(item)
+    for item in inverse(record, whole[:done]):
+        model.do(item)
     assert model.state() == before
 
 
@@ -429,10 +431,10 @@ def test_the_inverse_of_a_whole_plan_undoes_any_part_of_it_too(settings, snapsho
     whole = plan(record)
     model = Model(record.snapshot)
     before = model.state()
-    for each in whole[: data.draw(st.integers(0, len(whole)))]:
-        model.do(each)
-    for each in inverse(record, whole):
-        model.do(each)
+    for item in whole[: data.draw(st.integers(0, len(whole)))]:
+        model.do(item)
+    for item in inverse(record, whole):
+        model.do(item)
     assert model.state() == before
 
 

@@ -11,6 +11,7 @@ from ipaddress import ip_address, ip_interface, ip_network
 
 import pytest
 
+from podwire.cniplugins.overview import guard
 from podwire.dradriver.parameters.settings import Made, Neighbour, Route, Rule
 from podwire.linux.net import link_sysctls
 from podwire.linux.net.ethtool import Ethtool
@@ -31,18 +32,18 @@ def given(host, **settings):
 
 def test_mtu_mac_and_the_four_sizes_of_big_tcp(host):
     sizes = {"gso_max_size": 131072, "gro_max_size": 131072, "gso_ipv4_max_size": 65536, "gro_ipv4_max_size": 65536}
-    _, told = given(host, mtu=8896, mac=MAC, **sizes)
-    assert (told["mtu"], told["address"]) == (8896, MAC)
-    assert (told["gso_max_size"], told["gro_max_size"]) == (131072, 131072)
+    _, reported = given(host, mtu=8896, mac=MAC, **sizes)
+    assert (reported["mtu"], reported["address"]) == (8896, MAC)
+    assert (reported["gso_max_size"], reported["gro_max_size"]) == (131072, 131072)
 
 
 def test_addresses_that_are_given_replace_those_of_the_host(host):
     host.nic()
     host.furnish()
     _, pod = host.attached(host.allocation(addresses=(ip_interface("10.50.0.2/24"), ip_interface("fd50::2/96"))))
-    told = host.ip("addr show dev net1", pod)[0]["addr_info"]
-    assert [each["local"] for each in told if each["scope"] == "global"] == ["10.50.0.2", "fd50::2"]
-    assert not any(each.get("tentative") for each in told if each["scope"] == "global")
+    result = host.ip("addr show dev net1", pod)[0]["addr_info"]
+    assert [item["local"] for item in result if item["scope"] == "global"] == ["10.50.0.2", "fd50::2"]
+    assert not any(item.get("tentative") for item in result if item["scope"] == "global")
     (route,) = host.ip("-6 route show fd50::/96", pod)
     assert (route["metric"], route["protocol"]) == (256, "kernel")
 
@@ -62,12 +63,12 @@ def test_settings_of_the_host_move_with_the_link(host):
     host.furnish()
     _, pod = host.attached()
     assert len(host.ip("-6 route show fd09::/96", pod)) == 1
-    assert [each["dst"] for each in host.ip("route show table 100", pod)] == ["10.79.0.0/16"]
+    assert [item["dst"] for item in host.ip("route show table 100", pod)] == ["10.79.0.0/16"]
     (route,) = host.ip("route show 10.77.0.0/16", pod)
     assert (route["gateway"], route["metric"], route["dev"]) == ("10.9.1.254", 7, "net1")
-    rules = {each["priority"]: each for each in host.ip("rule show", pod)}
+    rules = {item["priority"]: item for item in host.ip("rule show", pod)}
     assert (rules[500]["src"], rules[500]["table"], rules[501]["iif"]) == ("10.9.1.0", "100", "net1")
-    assert {each["dst"] for each in host.ip("neigh show nud permanent", pod)} == {"10.9.1.254", "fd09::fe"}
+    assert {item["dst"] for item in host.ip("neigh show nud permanent", pod)} == {"10.9.1.254", "fd09::fe"}
 
 
 def test_routes_rules_and_neighbours_that_are_given(host):
@@ -84,7 +85,7 @@ def test_routes_rules_and_neighbours_that_are_given(host):
     )
     assert host.ip("route show 10.60.0.0/16", pod)[0]["gateway"] == "10.50.0.1"
     assert host.ip("route show table 101", pod)[0]["metric"] == 5
-    assert [each["table"] for each in host.ip("rule show", pod) if each["priority"] == 600] == ["101"]
+    assert [item["table"] for item in host.ip("rule show", pod) if item["priority"] == 600] == ["101"]
     host.ip("addr add 10.60.0.1/32 dev far0", host.far)
     host.ip("route add 10.50.0.2/32 dev far0", host.far)
     host.say(pod, host.far, "10.60.0.1")
@@ -106,7 +107,7 @@ def test_arp_and_forwarding_are_set_and_a_zero_counts(host):
     with visit(pod):
         found = link_sysctls.read_all("net1")
     wanted = {"ipv4/arp_ignore": "0", "ipv4/arp_announce": "2", "ipv4/forwarding": "1", "ipv6/forwarding": "1"}
-    assert {each: found[each] for each in wanted} == wanted
+    assert {item: found[item] for item in wanted} == wanted
 
 
 def test_features_are_turned_off_and_back_on(host):
@@ -128,6 +129,37 @@ def test_two_veths_on_a_bridge_reach_each_other(host):
     attachments.attach("1", one)
     attachments.attach("2", two)
     host.say(one, two, "10.5.0.2")
+
+
+@pytest.mark.parametrize("trusted", [(), ("br0",)])
+def test_a_port_of_a_bridge_is_guarded_against_rogue_dhcp_servers_unless_it_is_trusted(host, trusted):
+    host.bridge()
+    attachments = host.attachments(trusted_bridges=trusted)
+    for number in "12":
+        addresses = (ip_interface(f"10.5.0.{number}/24"),)
+        attachments.prepare([host.allocation("br0", made=BR, pod=number, share=number, addresses=addresses)])
+        attachments.attach(number, host.pod(f"pod{number}"))
+    dropped = guard().dropped
+    before = dropped["dropped-dhcp-server"].packets if dropped else 0
+    with visit(host.netns("pod2")):
+        listener = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    with visit(host.netns("pod1")):
+        speaker = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    with listener, speaker:
+        listener.bind(("10.5.0.2", 68))
+        speaker.bind(("10.5.0.1", 67))
+        speaker.sendto(b"a DHCP offer", ("10.5.0.2", 68))
+        if trusted:
+            listener.settimeout(10)
+            assert listener.recv(100) == b"a DHCP offer"
+            assert (guard().ports, guard().unguarded) == (0, 2)
+            return
+        eventually(lambda: guard().dropped["dropped-dhcp-server"].packets > before)
+        listener.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            listener.recv(100)
+    assert (guard().ports, guard().unguarded) == (2, 0)
+    host.say(host.netns("pod1"), host.netns("pod2"), "10.5.0.2")
 
 
 def test_a_macvlan_speaks_to_the_far_end_of_its_parent(host):
@@ -215,8 +247,8 @@ def sent(source, target, address, size):
     with listener, speaker:
         listener.bind((address, 0))
         listener.listen()
-        for each in (listener, speaker):
-            each.settimeout(60)
+        for item in (listener, speaker):
+            item.settimeout(60)
         speaker.connect(listener.getsockname())
         hearer, _ = listener.accept()
         sending = threading.Thread(target=speaker.sendall, args=(bytes(size),))

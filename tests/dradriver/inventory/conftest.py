@@ -34,7 +34,7 @@ class Host:
         return path
 
     def _removed(self, name: str) -> None:
-        if any(each.name == name for each in self.namespaces.list()):
+        if any(namespace.name == name for namespace in self.namespaces.list()):
             self.namespaces.remove(name)
 
     def opened(self, name: str) -> KernelNetwork:
@@ -80,23 +80,23 @@ def running():
         tasks = [asyncio.create_task(run) for run in runs]
         try:
             yield
-            for each in tasks:
-                assert not each.done() or each.exception() is None
+            for task in tasks:
+                assert not task.done() or task.exception() is None
         finally:
-            for each in tasks:
-                each.cancel()
+            for task in tasks:
+                task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
     return run
 
 
 @pytest.fixture
-def told():
+def reported():
     """`await told(inventory, check)`: until the check says yes of what the inventory tells."""
 
     async def wait(inventory: Inventory, check: Callable[[], object]) -> None:
         await eventually_async(
-            check, explain=lambda: f"{[each['name'] for each in inventory.devices()]} {dict(inventory.health())}"
+            check, explain=lambda: f"{[device['name'] for device in inventory.devices()]} {dict(inventory.health())}"
         )
 
     return wait

@@ -21,13 +21,20 @@ shared:
 - interface: br0
 shareBridges: false
 bridgeSlots: 8
+trustedBridges: [br1]
 taintEffect: NoExecute
 patienceSeconds: 0.5
 """
     )
     parents = (Shared(interface="eth1", slots=32, bandwidth=10_000_000_000), Shared(interface="br0"))
     expected = Config(
-        filter='attributes["kind"] != "veth"', shared=parents, bridges=False, slots=8, taint="NoExecute", patience=0.5
+        filter='attributes["kind"] != "veth"',
+        shared=parents,
+        bridges=False,
+        slots=8,
+        trusted_bridges=("br1",),
+        taint="NoExecute",
+        patience=0.5,
     )
     assert load(path).offering == expected
 
@@ -40,7 +47,7 @@ def test_empty_file_gives_the_defaults(tmp_path):
 @pytest.mark.parametrize(
     ("found", "expected"),
     [
-        ([], "must be a mapping with filter, shared, shareBridges, bridgeSlots, taintEffect, patienceSeconds"),
+        ([], "must be a mapping with filter, shared, shareBridges, bridgeSlots, trustedBridges, taintEffect"),
         ({"share": []}, "share: is not a setting; known settings: filter"),
         ({"shared": {}}, "shared: must be a list of up to 64"),
         ({"shared": ["eth1"]}, "shared[0]: must be a mapping with interface, slots, bandwidth"),
@@ -56,6 +63,8 @@ def test_empty_file_gives_the_defaults(tmp_path):
         ({"shared": [{"interface": "a", "bandwidth": -5}]}, "shared[0].bandwidth: -5 is not a bandwidth"),
         ({"shared": [{"interface": "a", "bandwidth": "1.2.3G"}]}, "shared[0].bandwidth: '1.2.3G' is not a bandwidth"),
         ({"shareBridges": "yes please"}, "shareBridges: must be true or false"),
+        ({"trustedBridges": "br0"}, "trustedBridges: must be a list of up to 64 names of links"),
+        ({"trustedBridges": ["a/b"]}, "trustedBridges[0]: 'a/b' is not a name of a link"),
         ({"taintEffect": "NoWay"}, "taintEffect: 'NoWay' must be one of None, NoSchedule, NoExecute"),
         ({"patienceSeconds": -1}, "patienceSeconds: -1 is not a number of seconds from 0 to 3600"),
         ({"filter": 7}, "filter: is not an expression of up to 10240 bytes"),

@@ -29,13 +29,13 @@ NIC = Hardware("mlx5_core", "0000:3b:00.0", 1, "", "0x15b3", "0x1017", "pci0000:
 def refusals(*devices) -> list[str]:
     pool = {"name": "n1", "generation": 1, "resourceSliceCount": 1}
     spec = {"driver": "net.podwire.dev", "pool": pool, "nodeName": "n1", "devices": list(devices)}
-    return [str(each) for each in validation.validate_create({"spec": spec})]
+    return [str(item) for item in validation.validate_create({"spec": spec})]
 
 
 def test_attributes_describe_the_hardware():
     addresses = tuple(map(ip_interface, ("10.0.0.2/24", "fd00::2/64", "fe80::1/64", "10.0.0.1/24")))
-    told = attributes(Facts(LINK, NIC, NIC, addresses, 100_000, Rdma("mlx5_0"), Programs(tcx=("b", "a", "b"))))
-    assert told == {
+    result = attributes(Facts(LINK, NIC, NIC, addresses, 100_000, Rdma("mlx5_0"), Programs(tcx=("b", "a", "b"))))
+    assert result == {
         "interface": "eth1", "kind": "physical", "mac": "02:00:00:00:00:01", "mtu": 9000, "speed": 100_000,
         "carrier": True, "ipv4": "10.0.0.1/24,10.0.0.2/24", "ipv6": "fd00::2/64", "driver": "mlx5_core",
         "pciAddress": "0000:3b:00.0", "pciVendor": "0x15b3", "pciDevice": "0x1017", "numaNode": 1, "sriov": True,
@@ -47,8 +47,8 @@ def test_attributes_describe_the_hardware():
 
 
 def test_virtual_function_names_its_physical_function():
-    told = attributes(Facts(LINK, Hardware("mlx5_core", "0000:3b:00.2", parent="0000:3b:00.0")))
-    assert (told["isSriovVf"], told["sriovPf"], told["sriov"]) == (True, "0000:3b:00.0", False)
+    result = attributes(Facts(LINK, Hardware("mlx5_core", "0000:3b:00.2", parent="0000:3b:00.0")))
+    assert (result["isSriovVf"], result["sriovPf"], result["sriov"]) == (True, "0000:3b:00.0", False)
 
 
 @pytest.mark.parametrize(
@@ -57,19 +57,19 @@ def test_virtual_function_names_its_physical_function():
         pytest.param(Programs(), False, None, None, id="none"),
         pytest.param(Programs(xdp=True), True, None, None, id="xdp"),
         pytest.param(Programs(tc=("out", "in")), True, "in,out", None, id="tc"),
-        pytest.param(Programs(tcx=tuple(f"program-{each}xxxxx" for each in range(9))), True, None,
+        pytest.param(Programs(tcx=tuple(f"program-{number}xxxxx" for number in range(9))), True, None,
                      "program-0xxxxx,program-1xxxxx,program-2xxxxx,program-3xxxxx", id="many"),
     ],
 )  # fmt: skip
 def test_attributes_name_the_ebpf_programs_of_a_link(programs, ebpf, tc, tcx):
-    told = attributes(Facts(LINK, programs=programs))
-    assert (told["ebpf"], told["tcPrograms"], told["tcxPrograms"]) == (ebpf, tc, tcx)
+    result = attributes(Facts(LINK, programs=programs))
+    assert (result["ebpf"], result["tcPrograms"], result["tcxPrograms"]) == (ebpf, tc, tcx)
 
 
 def test_a_link_made_on_hardware_has_its_place_and_is_virtual():
-    told = attributes(Facts(LINK._replace(kind="macvlan"), place=NIC))
-    assert (told["resource.kubernetes.io/pcieRoot"], told["numaNode"], told["virtual"]) == ("pci0000:3a", 1, True)
-    assert (told["pciAddress"], told["driver"]) == (None, None)
+    result = attributes(Facts(LINK._replace(kind="macvlan"), place=NIC))
+    assert (result["resource.kubernetes.io/pcieRoot"], result["numaNode"], result["virtual"]) == ("pci0000:3a", 1, True)
+    assert (result["pciAddress"], result["driver"]) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -91,8 +91,8 @@ def test_a_link_made_on_hardware_has_its_place_and_is_virtual():
 )
 def test_addresses_are_cut_between_two_of_them(addresses, expected):
     given = tuple(map(ip_interface, addresses))
-    told = attributes(Facts(LINK, addresses=given))
-    assert [each for each in (told["ipv4"], told["ipv6"]) if each] == ([expected] if expected else [])
+    result = attributes(Facts(LINK, addresses=given))
+    assert [item for item in (result["ipv4"], result["ipv6"]) if item] == ([expected] if expected else [])
     assert expected is None or len(expected.encode()) <= 64
 
 
@@ -184,10 +184,10 @@ def test_attributes_of_any_link_are_valid_in_the_api(
 )
 def test_devices_are_split_in_order(count, taints, sizes):
     devices = [{"name": f"d{number}"} for number in range(count)]
-    devices[:taints] = [tainted(each, NO_CARRIER, "NoSchedule", 1e9) for each in devices[:taints]]
+    devices[:taints] = [tainted(device, NO_CARRIER, "NoSchedule", 1e9) for device in devices[:taints]]
     found = split(devices)
-    assert [len(each) for each in found] == sizes
-    assert [each for part in found for each in part] == devices
+    assert [len(item) for item in found] == sizes
+    assert [item for part in found for item in part] == devices
 
 
 def test_taint_has_the_time_when_it_was_added():

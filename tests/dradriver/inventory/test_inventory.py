@@ -17,22 +17,22 @@ from podwire.protocols.settings import BadConfig
 
 
 def names(inventory) -> list[str]:
-    return [each["name"] for each in inventory.devices()]
+    return [device["name"] for device in inventory.devices()]
 
 
 def attributes(inventory, device: str) -> dict:
-    [found] = [each for each in inventory.devices() if each["name"] == device]
+    [found] = [item for item in inventory.devices() if item["name"] == device]
     return {name: next(iter(value.values())) for name, value in found["attributes"].items()}
 
 
 def taints(inventory, device: str) -> list[str]:
-    [found] = [each for each in inventory.devices() if each["name"] == device]
-    return [each["key"] for each in found.get("taints", ())]
+    [found] = [item for item in inventory.devices() if item["name"] == device]
+    return [taint["key"] for taint in found.get("taints", ())]
 
 
 def cable(host, name: str, **more) -> int:
     """A link whose other end is outside."""
-    if "outside" not in [each.name for each in host.namespaces.list()]:
+    if "outside" not in [namespace.name for namespace in host.namespaces.list()]:
         host.made("outside")
     host.links.add(Veth(name, f"{name}-o"[:15], host.namespaces.path("outside"), **more))
     return host.links.get(name).ifindex
@@ -44,9 +44,14 @@ def test_links_are_devices_with_attributes(host):
     host.links.change("eth1", alias="rack 7")
     inventory = host.inventory()
     inventory.look()
-    told = attributes(inventory, "eth1")
-    assert (told["interface"], told["kind"], told["mtu"], told["speed"]) == ("eth1", "veth", 9000, 10_000)
-    assert (told["ipv4"], told["alias"], told["virtual"], told["shared"]) == ("10.9.0.1/24", "rack 7", True, False)
+    result = attributes(inventory, "eth1")
+    assert (result["interface"], result["kind"], result["mtu"], result["speed"]) == ("eth1", "veth", 9000, 10_000)
+    assert (result["ipv4"], result["alias"], result["virtual"], result["shared"]) == (
+        "10.9.0.1/24",
+        "rack 7",
+        True,
+        False,
+    )
     offered = inventory.find("eth1")
     assert (offered.link, offered.ifindex, offered.mtu) == ("eth1", host.links.get("eth1").ifindex, 9000)
     assert inventory.find("eth2") is None
@@ -105,10 +110,10 @@ def test_hardware_is_named_by_its_place_and_its_children_have_that_place(host):
     inventory = host.inventory()
     inventory.look()
     assert names(inventory) == ["m0", "pci-0000-3b-00-0"]
-    for each in names(inventory):
-        told = attributes(inventory, each)
-        assert told["resource.kubernetes.io/pcieRoot"] == "pci0000:3a"
-        assert (told["numaNode"], told["resource.kubernetes.io/numaNode"]) == (1, 1)
+    for name in names(inventory):
+        result = attributes(inventory, name)
+        assert result["resource.kubernetes.io/pcieRoot"] == "pci0000:3a"
+        assert (result["numaNode"], result["resource.kubernetes.io/numaNode"]) == (1, 1)
     assert attributes(inventory, "m0")["virtual"]
     assert attributes(inventory, "pci-0000-3b-00-0")["driver"] == "mlx5_core"
 
@@ -140,8 +145,8 @@ def test_invalid_attribute_is_left_out_and_logged_once(host, caplog):
 
 
 def test_filter_selects_devices_and_its_failure_is_reported(host, caplog):
-    for each in ("eth1", "eth2"):
-        cable(host, each)
+    for name in ("eth1", "eth2"):
+        cable(host, name)
     inventory = host.inventory(filter='attributes["ipv4"].startsWith("10.") && attributes["kind"] == "veth"')
     host.network.addresses.add(host.links.get("eth2").ifindex, ip_interface("10.9.0.1/24"))
     with caplog.at_level(logging.WARNING, "podwire.dradriver"):
@@ -157,69 +162,74 @@ def test_a_filter_that_is_none_is_refused_at_the_start(host):
         host.inventory(filter="kind ==")
 
 
-async def test_links_that_come_change_and_go_are_followed(host, running, told):
+async def test_links_that_come_change_and_go_are_followed(host, running, reported):
     inventory = host.inventory()
     async with running(inventory):
         cable(host, "eth1")
-        await told(inventory, lambda: names(inventory) == ["eth1"])
+        await reported(inventory, lambda: names(inventory) == ["eth1"])
         host.links.change("eth1", mtu=1400)
-        await told(inventory, lambda: attributes(inventory, "eth1")["mtu"] == 1400)
+        await reported(inventory, lambda: attributes(inventory, "eth1")["mtu"] == 1400)
         host.network.addresses.add(host.links.get("eth1").ifindex, ip_interface("10.9.0.1/24"))
-        await told(inventory, lambda: attributes(inventory, "eth1").get("ipv4") == "10.9.0.1/24")
+        await reported(inventory, lambda: attributes(inventory, "eth1").get("ipv4") == "10.9.0.1/24")
         host.links.delete("eth1")
-        await told(inventory, lambda: names(inventory) == [])
+        await reported(inventory, lambda: names(inventory) == [])
 
 
-async def test_a_default_route_takes_its_link_from_the_list_and_gives_it_back(host, running, told):
+async def test_a_default_route_takes_its_link_from_the_list_and_gives_it_back(host, running, reported):
     for number in (1, 2):
         index = cable(host, f"eth{number}", up=True)
         host.opened("outside").links.change(f"eth{number}-o", up=True)
         host.network.addresses.add(index, ip_interface(f"10.{number}.0.2/24"))
     inventory = host.inventory()
     routes = [
-        Route(ip_network("0.0.0.0/0"), ip_address(f"10.{each}.0.1"), host.links.get(f"eth{each}").ifindex, metric=each)
-        for each in (1, 2)
+        Route(
+            ip_network("0.0.0.0/0"),
+            ip_address(f"10.{number}.0.1"),
+            host.links.get(f"eth{number}").ifindex,
+            metric=number,
+        )
+        for number in (1, 2)
     ]
     async with running(inventory):
-        await told(inventory, lambda: names(inventory) == ["eth1", "eth2"])
+        await reported(inventory, lambda: names(inventory) == ["eth1", "eth2"])
         host.network.routes.add(routes[1])
-        await told(inventory, lambda: names(inventory) == ["eth1"])
+        await reported(inventory, lambda: names(inventory) == ["eth1"])
         host.network.routes.add(routes[0])
-        await told(inventory, lambda: names(inventory) == ["eth2"])
+        await reported(inventory, lambda: names(inventory) == ["eth2"])
         host.network.routes.delete(routes[0])
-        await told(inventory, lambda: names(inventory) == ["eth1"])
+        await reported(inventory, lambda: names(inventory) == ["eth1"])
         host.network.routes.add(routes[0])
-        await told(inventory, lambda: names(inventory) == ["eth2"])
+        await reported(inventory, lambda: names(inventory) == ["eth2"])
         host.links.change("eth1", up=False)  # its routes go without a word
-        await told(inventory, lambda: names(inventory) == ["eth1"])
+        await reported(inventory, lambda: names(inventory) == ["eth1"])
         host.links.change("eth1", up=True)
         host.network.routes.add(routes[0])
-        await told(inventory, lambda: names(inventory) == ["eth2"])
+        await reported(inventory, lambda: names(inventory) == ["eth2"])
         host.links.delete("eth1")
-        await told(inventory, lambda: names(inventory) == [])
+        await reported(inventory, lambda: names(inventory) == [])
 
 
-async def test_held_device_stays_listed_wherever_its_link_is(host, running, told):
+async def test_held_device_stays_listed_wherever_its_link_is(host, running, reported):
     pod = host.made("pod")
     cable(host, "eth1")
     inventory = host.inventory()
     async with running(inventory):
-        await told(inventory, lambda: names(inventory) == ["eth1"])
+        await reported(inventory, lambda: names(inventory) == ["eth1"])
         before = inventory.devices()
         inventory.hold("eth1", "claim-1")
         host.links.change("eth1", mtu=1400, alias="podwire:claim:x")
         host.links.move("eth1", pod, "net1")
-        await told(inventory, lambda: inventory.find("eth1").ifindex == 0)
+        await reported(inventory, lambda: inventory.find("eth1").ifindex == 0)
         assert inventory.devices() == before
         host.opened("pod").links.move("net1", host.netns, "odd")
-        await told(inventory, lambda: inventory.find("eth1").ifindex == host.links.get("odd").ifindex)
+        await reported(inventory, lambda: inventory.find("eth1").ifindex == host.links.get("odd").ifindex)
         assert inventory.devices() == before
         host.links.change(host.links.get("odd").ifindex, name="eth1", alias="")
         inventory.release("eth1", "claim-1")
-        await told(inventory, lambda: attributes(inventory, "eth1")["mtu"] == 1400)
+        await reported(inventory, lambda: attributes(inventory, "eth1")["mtu"] == 1400)
 
 
-async def test_after_a_restart_devices_in_pods_are_listed_and_followed(host, running, told):
+async def test_after_a_restart_devices_in_pods_are_listed_and_followed(host, running, reported):
     host.made("pod")
     cable(host, "eth1")
     first = host.inventory()
@@ -232,16 +242,16 @@ async def test_after_a_restart_devices_in_pods_are_listed_and_followed(host, run
     second = host.inventory()
     second.hold("eth1", "claim-1", device=offered, listed=listed, mac="02:00:00:00:00:77")
     async with running(second):
-        await told(second, lambda: names(second) == ["eth1"])
+        await reported(second, lambda: names(second) == ["eth1"])
         assert second.listed("eth1") == listed
         assert second.find("eth1").ifindex == 0, "another link of its name is not it"
         assert second.health()["eth1"].healthy
         inside.links.delete("net1")
-        await told(second, lambda: not second.health()["eth1"].healthy)
+        await reported(second, lambda: not second.health()["eth1"].healthy)
         assert second.health()["eth1"].message == "eth1 was deleted"
         assert taints(second, "eth1") == [GONE]
         second.release("eth1", "claim-1")
-        await told(second, lambda: taints(second, "eth1") == [])
+        await reported(second, lambda: taints(second, "eth1") == [])
         assert second.find("eth1").ifindex == host.links.get("eth1").ifindex
 
 
@@ -319,13 +329,13 @@ def test_new_link_is_offered_once_sysfs_shows_it(host):
     assert names(inventory) == ["pci-0000-3b-00-0", "pci-0000-3b-00-1"]
 
 
-async def test_link_that_sysfs_never_shows_is_offered_by_its_name(host, running, told):
+async def test_link_that_sysfs_never_shows_is_offered_by_its_name(host, running, reported):
     cable(host, "eth1")
     host.on_pci("eth1", "0000:3b:00.0")
     inventory = host.inventory(patience=0.2)
     async with running(inventory):
         cable(host, "eth2")
-        await told(inventory, lambda: names(inventory) == ["eth2", "pci-0000-3b-00-0"])
+        await reported(inventory, lambda: names(inventory) == ["eth2", "pci-0000-3b-00-0"])
 
 
 def test_representor_of_a_card_in_a_pod_is_not_taken_for_the_card(host):
@@ -345,63 +355,63 @@ def test_representor_of_a_card_in_a_pod_is_not_taken_for_the_card(host):
     assert inventory.find("pci-0000-3b-00-0").ifindex == 0
 
 
-async def test_carrier_is_watched_on_the_host_and_in_pods(host, running, told):
+async def test_carrier_is_watched_on_the_host_and_in_pods(host, running, reported):
     cable(host, "eth1", up=True)
     far, pod = host.opened("outside"), host.made("pod")
     far.links.change("eth1-o", up=True)
     inventory = host.inventory(taint="NoExecute")
     async with running(inventory):
-        await told(inventory, lambda: names(inventory) == ["eth1"] and inventory.health()["eth1"].healthy)
+        await reported(inventory, lambda: names(inventory) == ["eth1"] and inventory.health()["eth1"].healthy)
         far.links.change("eth1-o", up=False)
-        await told(inventory, lambda: taints(inventory, "eth1") == [NO_CARRIER])
+        await reported(inventory, lambda: taints(inventory, "eth1") == [NO_CARRIER])
         assert inventory.health()["eth1"].message == "eth1 has no carrier"
         assert inventory.devices()[0]["taints"][0]["effect"] == "NoExecute"
         far.links.change("eth1-o", up=True)
-        await told(inventory, lambda: taints(inventory, "eth1") == [])
+        await reported(inventory, lambda: taints(inventory, "eth1") == [])
         inventory.hold("eth1", "claim-1")
         host.links.move("eth1", pod, "net1")
         host.opened("pod").links.change("net1", up=True)
-        await told(inventory, lambda: inventory.find("eth1").ifindex == 0 and inventory.health()["eth1"].healthy)
+        await reported(inventory, lambda: inventory.find("eth1").ifindex == 0 and inventory.health()["eth1"].healthy)
         far.links.change("eth1-o", up=False)
-        await told(inventory, lambda: taints(inventory, "eth1") == [NO_CARRIER])
+        await reported(inventory, lambda: taints(inventory, "eth1") == [NO_CARRIER])
         assert inventory.health()["eth1"].message == "net1 has no carrier"
         far.links.change("eth1-o", up=True)
-        await told(inventory, lambda: taints(inventory, "eth1") == [])
+        await reported(inventory, lambda: taints(inventory, "eth1") == [])
 
 
-async def test_a_link_that_ends_with_its_pods_namespace_is_gone(host, running, told):
+async def test_a_link_that_ends_with_its_pods_namespace_is_gone(host, running, reported):
     cable(host, "eth1")
     pod = host.made("pod")
     inventory = host.inventory()
     async with running(inventory):
-        await told(inventory, lambda: names(inventory) == ["eth1"])
+        await reported(inventory, lambda: names(inventory) == ["eth1"])
         inventory.hold("eth1", "claim-1")
         host.links.move("eth1", pod)
-        await told(inventory, lambda: inventory.find("eth1").ifindex == 0)
+        await reported(inventory, lambda: inventory.find("eth1").ifindex == 0)
         host.namespaces.remove("pod")
-        await told(inventory, lambda: taints(inventory, "eth1") == [GONE])
+        await reported(inventory, lambda: taints(inventory, "eth1") == [GONE])
         inventory.release("eth1", "claim-1")
-        await told(inventory, lambda: names(inventory) == [])
+        await reported(inventory, lambda: names(inventory) == [])
 
 
-async def test_shared_parent_is_updated_and_stays_listed_while_it_is_held(host, running, told):
+async def test_shared_parent_is_updated_and_stays_listed_while_it_is_held(host, running, reported):
     host.links.add(Bridge("br0"))
     inventory = host.inventory()
     async with running(inventory):
-        await told(inventory, lambda: names(inventory) == ["br0"])
-        for each in ("claim-1", "claim-2"):
-            inventory.hold("br0", each)
+        await reported(inventory, lambda: names(inventory) == ["br0"])
+        for name in ("claim-1", "claim-2"):
+            inventory.hold("br0", name)
         host.links.change("br0", mtu=1400)
-        await told(inventory, lambda: attributes(inventory, "br0")["mtu"] == 1400)
+        await reported(inventory, lambda: attributes(inventory, "br0")["mtu"] == 1400)
         host.links.delete("br0")
-        await told(inventory, lambda: taints(inventory, "br0") == [GONE])
+        await reported(inventory, lambda: taints(inventory, "br0") == [GONE])
         inventory.release("br0", "claim-1")
         host.links.add(Bridge("br0"))
-        await told(inventory, lambda: taints(inventory, "br0") == [])
+        await reported(inventory, lambda: taints(inventory, "br0") == [])
         host.links.delete("br0")
-        await told(inventory, lambda: taints(inventory, "br0") == [GONE])
+        await reported(inventory, lambda: taints(inventory, "br0") == [GONE])
         inventory.release("br0", "claim-2")
-        await told(inventory, lambda: names(inventory) == [])
+        await reported(inventory, lambda: names(inventory) == [])
 
 
 async def test_every_subscriber_is_notified_once_of_several_changes(host, running):
@@ -440,14 +450,14 @@ async def test_only_links_that_could_be_devices_are_looked_at(host):
     assert following._must_look
 
 
-async def test_missing_carrier_within_the_patience_is_not_reported(host, running, told):
+async def test_missing_carrier_within_the_patience_is_not_reported(host, running, reported):
     cable(host, "eth1", up=True)
     cable(host, "eth2")
     inventory = host.inventory(patience=600.0)
     async with running(inventory):
-        await told(inventory, lambda: names(inventory) == ["eth1", "eth2"])
+        await reported(inventory, lambda: names(inventory) == ["eth1", "eth2"])
         host.links.change("eth2", mtu=1400)
-        await told(inventory, lambda: attributes(inventory, "eth2")["mtu"] == 1400)
+        await reported(inventory, lambda: attributes(inventory, "eth2")["mtu"] == 1400)
         assert not attributes(inventory, "eth1")["carrier"]
         assert taints(inventory, "eth1") == []
 

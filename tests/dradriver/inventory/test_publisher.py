@@ -28,7 +28,7 @@ class Devices:
         self.set(*names)
 
     def set(self, *names: str) -> None:
-        self.put([{"name": each, "attributes": {"interface": {"string": each}}} for each in names])
+        self.put([{"name": name, "attributes": {"interface": {"string": name}}} for name in names])
 
     def put(self, devices: list[dict]) -> None:
         self._devices = tuple(devices)
@@ -102,13 +102,13 @@ async def slices(api) -> list[dict]:
     return list((await api.list(SLICES, Scope(field_selector="spec.driver=net.podwire.dev"))).items)
 
 
-async def told(api) -> list[str]:
+async def reported(api) -> list[str]:
     """name@generation/count[devices] of each."""
     found = []
-    for each in await slices(api):
-        pool = each["spec"]["pool"]
-        names = " ".join(device["name"] for device in each["spec"].get("devices") or ())
-        found.append(f"{each['metadata']['name']}@{pool['generation']}/{pool['resourceSliceCount']}[{names}]")
+    for device_slice in await slices(api):
+        pool = device_slice["spec"]["pool"]
+        names = " ".join(device["name"] for device in device_slice["spec"].get("devices") or ())
+        found.append(f"{device_slice['metadata']['name']}@{pool['generation']}/{pool['resourceSliceCount']}[{names}]")
     return sorted(found)
 
 
@@ -118,7 +118,7 @@ def until_told(api):
 
     async def wait(*expected: str) -> None:
         async def look() -> bool:
-            return await told(api) == list(expected)
+            return await reported(api) == list(expected)
 
         await eventually_async(look, explain=lambda: f"slices are {expected}")
 
@@ -129,7 +129,7 @@ async def test_devices_are_published_and_belong_to_their_node(api, node, publish
     async with publishing(Devices("eth1", "eth2")) as publisher:
         await publisher.idle()
     [found] = await slices(api)
-    assert await told(api) == [f"{FIRST}@1/1[eth1 eth2]"]
+    assert await reported(api) == [f"{FIRST}@1/1[eth1 eth2]"]
     assert (found["spec"]["nodeName"], found["spec"]["pool"]["name"]) == ("n1", "n1")
     owner = {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": node["metadata"]["uid"], "controller": True}
     assert found["metadata"]["ownerReferences"] == [owner]
@@ -139,7 +139,7 @@ async def test_devices_are_published_and_belong_to_their_node(api, node, publish
 async def test_node_without_devices_publishes_an_empty_slice(api, node, publishing):
     async with publishing(Devices()) as publisher:
         await publisher.idle()
-    assert await told(api) == [f"{FIRST}@1/1[]"]
+    assert await reported(api) == [f"{FIRST}@1/1[]"]
 
 
 async def test_nothing_is_written_before_the_host_was_looked_at(api, node, publishing, line):
@@ -153,7 +153,7 @@ async def test_nothing_is_written_before_the_host_was_looked_at(api, node, publi
         devices.looked = True
         devices.set("eth1", "eth2")
         await publisher.idle()
-    assert await told(api) == [f"{FIRST}@1/1[eth1 eth2]"]
+    assert await reported(api) == [f"{FIRST}@1/1[eth1 eth2]"]
     assert line.writes == [("PUT", FIRST)]
 
 
@@ -176,15 +176,15 @@ async def test_many_devices_are_split_and_come_together_again(api, node, publish
     devices = Devices(*(f"d{number:03}" for number in range(200)))
     async with publishing(devices) as publisher:
         await publisher.idle()
-        parts = [len(each["spec"]["devices"]) for each in await slices(api)]
+        parts = [len(device_slice["spec"]["devices"]) for device_slice in await slices(api)]
         assert sorted(parts) == [72, 128]
-        assert {each["spec"]["pool"]["generation"] for each in await slices(api)} == {1}
+        assert {device_slice["spec"]["pool"]["generation"] for device_slice in await slices(api)} == {1}
         tainted = [*devices.devices()]
         tainted[0] = {**tainted[0], "taints": [{"key": "net.podwire.dev/gone", "effect": "NoSchedule"}]}
         devices.put(tainted)
         await publisher.idle()
-        assert sorted(len(each["spec"]["devices"]) for each in await slices(api)) == [8, 64, 64, 64]
-        assert {each["spec"]["pool"]["generation"] for each in await slices(api)} == {2}
+        assert sorted(len(device_slice["spec"]["devices"]) for device_slice in await slices(api)) == [8, 64, 64, 64]
+        assert {device_slice["spec"]["pool"]["generation"] for device_slice in await slices(api)} == {2}
         devices.set("d000")
         await until_told(f"{FIRST}@3/1[d000]")
 
@@ -193,11 +193,11 @@ async def test_slice_that_a_kubelet_deletes_is_created_again_at_once(api, node, 
     devices = Devices(*(f"d{number:03}" for number in range(130)))
     async with publishing(devices) as publisher:
         await publisher.idle()
-        before = await told(api)
+        before = await reported(api)
         await api.delete(SLICES, FIRST)
         await until_told(*before)
         await api.delete_collection(SLICES, Scope(field_selector="spec.nodeName=n1"))
-        await until_told(*(each.replace("@1/", "@2/") for each in before))
+        await until_told(*(item.replace("@1/", "@2/") for item in before))
 
 
 async def test_repeated_deletions_are_answered_with_back_off(api, node, publishing):
@@ -237,7 +237,7 @@ async def test_slices_of_an_older_layout_are_removed_and_others_stay(api, node, 
     await api.create(slice_of("foreign", driver="gpu.example"))
     async with publishing(Devices("eth1")) as publisher:
         await publisher.idle()
-    assert await told(api) == [f"{FIRST}@5/1[eth1]", "neighbour@1/1[eth1]"]
+    assert await reported(api) == [f"{FIRST}@5/1[eth1]", "neighbour@1/1[eth1]"]
     assert await api.get(SLICES, "foreign")
 
 
@@ -247,8 +247,8 @@ async def test_a_node_that_is_not_there_yet_is_waited_for(api, publishing, caplo
             await eventually_async(lambda: caplog.records)
             await api.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}})
             await publisher.idle()
-    assert await told(api) == [f"{FIRST}@1/1[eth1]"]
-    assert [each.error for each in caplog.records] == ['node "n1" not found']
+    assert await reported(api) == [f"{FIRST}@1/1[eth1]"]
+    assert [record.error for record in caplog.records] == ['node "n1" not found']
 
 
 async def test_recreated_slice_is_owned_by_the_newly_registered_node(api, node, publishing, until_told):
@@ -275,7 +275,7 @@ async def test_slices_are_written_when_the_server_is_back(api, node, publishing,
             await line.tried.wait()
             line.cut = False
             await until_told(f"{FIRST}@1/1[eth3]")
-    assert [each.error for each in caplog.records] == ["no connection"]
+    assert [record.error for record in caplog.records] == ["no connection"]
 
 
 async def test_a_server_that_is_away_at_the_start_is_waited_for(api, node, publishing, line, until_told):
@@ -309,10 +309,10 @@ async def test_device_that_the_server_refuses_is_left_out(api, node, publishing,
     with caplog.at_level(logging.ERROR, "podwire.dradriver"):
         async with publishing(devices) as publisher:
             await publisher.idle()
-            assert await told(api) == [f"{FIRST}@1/1[eth1 eth2 eth3 eth4]"]
+            assert await reported(api) == [f"{FIRST}@1/1[eth1 eth2 eth3 eth4]"]
             [found] = await slices(api)
             assert found["spec"]["devices"][-1]["attributes"] == {"mtu": {"int": 1500}}
-            left_out = [(each.device, getattr(each, "attribute", "")) for each in caplog.records]
+            left_out = [(record.device, getattr(record, "attribute", "")) for record in caplog.records]
             assert left_out == [("BAD", ""), ("eth4", "alias")]
             devices.put([{**long, "attributes": {"alias": {"string": "short"}}}])
             await until_told(f"{FIRST}@1/1[eth4]")
@@ -328,8 +328,8 @@ async def test_two_instances_write_the_same_slices(api, node, publishing, line):
         devices.set("eth1")
         await first.idle()
         await second.idle()
-    assert [each.partition("@")[0] for each in await told(api)] == [FIRST]
-    assert (await told(api))[0].endswith("/1[eth1]")
+    assert [item.partition("@")[0] for item in await reported(api)] == [FIRST]
+    assert (await reported(api))[0].endswith("/1[eth1]")
 
 
 async def test_slice_of_another_driver_with_our_name_is_not_touched(api, node, publishing, caplog, until_told):

@@ -18,11 +18,11 @@ def link(index: int, name: str, kind: str = "veth", **more) -> Link:
 
 def offered(links, config=None, routes=(UP,)) -> dict[str, int | None]:
     """Names to slots, or None for a link that moves."""
-    choices, left_out = chosen({each.ifindex: each for each in links}, routes, config or Config())
+    choices, left_out = chosen({link.ifindex: link for link in links}, routes, config or Config())
     names = {choice.link.name for choice in choices.values()}
     assert names.isdisjoint(left_out)
-    assert names | left_out.keys() == {each.name for each in links}
-    return {each.link.name: each.parent.slots if each.parent else None for each in choices.values()}
+    assert names | left_out.keys() == {link.name for link in links}
+    return {choice.link.name: choice.parent.slots if choice.parent else None for choice in choices.values()}
 
 
 @pytest.mark.parametrize(

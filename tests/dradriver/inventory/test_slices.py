@@ -11,7 +11,7 @@ POOL = Pool("net.podwire.dev", "n1")
 
 
 def devices(*which: str) -> list[dict]:
-    return [{"name": each} for each in which]
+    return [{"name": item} for item in which]
 
 
 def published(number: int, *which: str, generation: int = 1, count: int = 1, name: str = "", pool: str = "n1") -> dict:
@@ -24,17 +24,17 @@ def published(number: int, *which: str, generation: int = 1, count: int = 1, nam
     return {"metadata": {"name": name or slice_name(POOL, number), "uid": f"{number}"}, "spec": spec}
 
 
-def told(writes: list[Write]) -> list[str]:
+def reported(writes: list[Write]) -> list[str]:
     """create 0@1/2[a b]: the slice's number, generation, count, devices."""
     found = []
-    for each in writes:
-        number = each.name.removesuffix("-net.podwire.dev-n1").lstrip("0") or "0"
-        if isinstance(each, Delete):
+    for write in writes:
+        number = write.name.removesuffix("-net.podwire.dev-n1").lstrip("0") or "0"
+        if isinstance(write, Delete):
             found.append(f"delete {number}")
             continue
-        pool = each.spec["pool"]
-        what = " ".join(device["name"] for device in each.spec["devices"])
-        verb = "create" if isinstance(each, Create) else "replace"
+        pool = write.spec["pool"]
+        what = " ".join(device["name"] for device in write.spec["devices"])
+        verb = "create" if isinstance(write, Create) else "replace"
         found.append(f"{verb} {number}@{pool['generation']}/{pool['resourceSliceCount']}[{what}]")
     return found
 
@@ -94,11 +94,11 @@ def told(writes: list[Write]) -> list[str]:
     ],
 )  # fmt: skip
 def test_the_fewest_writes_that_no_reader_can_misread(before, wanted, expected):
-    assert told(plan(POOL, before, wanted)) == expected
+    assert reported(plan(POOL, before, wanted)) == expected
 
 
 def test_a_generation_is_never_used_twice():
-    assert told(plan(POOL, [], [devices("a")], least=7)) == ["create 0@8/1[a]"]
+    assert reported(plan(POOL, [], [devices("a")], least=7)) == ["create 0@8/1[a]"]
 
 
 def test_field_that_the_server_drops_is_not_written_again():
@@ -106,10 +106,10 @@ def test_field_that_the_server_drops_is_not_written_again():
     wanted = [[{"name": "a", "allowMultipleAllocations": True}]]
     sent = {**sent, "devices": wanted[0]}
     kept = published(0, "a")
-    assert told(plan(POOL, [kept], wanted)) == ["replace 0@1/1[a]"]
+    assert reported(plan(POOL, [kept], wanted)) == ["replace 0@1/1[a]"]
     answers = {slice_name(POOL, 0): (sent, kept["spec"])}
     assert plan(POOL, [kept], wanted, answers=answers) == []
-    assert told(plan(POOL, [kept], [devices("b")], answers=answers)) == ["replace 0@1/1[b]"]
+    assert reported(plan(POOL, [kept], [devices("b")], answers=answers)) == ["replace 0@1/1[b]"]
 
 
 def test_changed_time_of_a_taint_alone_is_not_written():
@@ -123,7 +123,7 @@ def test_changed_time_of_a_taint_alone_is_not_written():
 def test_slice_name_is_valid_for_any_node_name(node):
     found = {slice_name(Pool("net.podwire.dev", node), number) for number in (0, 1, 0xFFFFF)}
     assert len(found) == 3
-    assert all(list(names.dns_subdomain(each)) == [] for each in found)
+    assert all(list(names.dns_subdomain(item)) == [] for item in found)
 
 
 def test_long_names_of_nodes_stay_apart():
@@ -145,11 +145,11 @@ def applied(slices: dict[str, dict], write: Write) -> None:
 def readable(slices: dict[str, dict]) -> list[str]:
     """The devices of the highest generation that is complete."""
     by_generation: dict[int, list[dict]] = {}
-    for each in slices.values():
-        by_generation.setdefault(each["spec"]["pool"]["generation"], []).append(each["spec"])
+    for device_slice in slices.values():
+        by_generation.setdefault(device_slice["spec"]["pool"]["generation"], []).append(device_slice["spec"])
     for _, specs in sorted(by_generation.items(), reverse=True):
-        if all(each["pool"]["resourceSliceCount"] == len(specs) for each in specs):
-            return [device["name"] for each in specs for device in each["devices"]]
+        if all(spec["pool"]["resourceSliceCount"] == len(specs) for spec in specs):
+            return [device["name"] for spec in specs for device in spec["devices"]]
     return []
 
 
@@ -171,7 +171,7 @@ def test_no_reader_ever_sees_a_device_twice(steps):
         least = 0 if forgets else least
         for write in plan(POOL, list(slices.values()), wanted, least=least)[:stop]:
             applied(slices, write)
-            least = max([least, *(each["spec"]["pool"]["generation"] for each in slices.values())])
+            least = max([least, *(device_slice["spec"]["pool"]["generation"] for device_slice in slices.values())])
             seen = readable(slices)
             assert len(seen) == len(set(seen))
         for number in deleted:
@@ -181,5 +181,5 @@ def test_no_reader_ever_sees_a_device_twice(steps):
     wanted = steps[-1][0]
     for write in plan(POOL, list(slices.values()), wanted, least=least):
         applied(slices, write)
-    assert sorted(readable(slices)) == sorted(each["name"] for part in wanted for each in part)
+    assert sorted(readable(slices)) == sorted(item["name"] for part in wanted for item in part)
     assert plan(POOL, list(slices.values()), wanted, least=least) == []

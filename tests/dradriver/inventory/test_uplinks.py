@@ -68,4 +68,4 @@ def link(index: int, kind: str = "", **more) -> Link:
     ],
 )
 def test_uplink_needs_its_ports_its_masters_and_the_links_below(links, expected):
-    assert needed({each.ifindex: each for each in links}, {2}) == expected
+    assert needed({link.ifindex: link for link in links}, {2}) == expected

@@ -52,7 +52,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """`refused_case` and `accepted_case` are each row of the tables."""
     for fixture, name in (("refused_case", "cases.yaml"), ("accepted_case", "accepted.yaml")):
         if fixture in metafunc.fixturenames:
-            metafunc.parametrize(fixture, [pytest.param(each, id=each["id"]) for each in table(name)])
+            metafunc.parametrize(fixture, [pytest.param(item, id=item["id"]) for item in table(name)])
 
 
 def parameters(says: dict[str, Any]) -> dict[str, Any]:
@@ -71,7 +71,9 @@ def allocated(configs: list[Any], request: str = "nic", **result: Any) -> Resour
     base, _, alternative = request.partition("/")
     way = {"deviceClassName": CLASS}
     asked = {"firstAvailable": [{"name": alternative, **way}]} if alternative else {"exactly": way}
-    written = [{k: v for k, v in each.items() if k != "source"} for each in configs if each["source"] == "FromClaim"]
+    written = [
+        {k: v for k, v in config.items() if k != "source"} for config in configs if config["source"] == "FromClaim"
+    ]
     chosen = {"request": request, "driver": DRIVER, "pool": "node-1", "device": "eth1", **result}
     return claims.read(
         {

@@ -12,7 +12,7 @@ CLASS = "FromClass"
 
 
 def link_routes(*destinations):
-    return [{"destination": each, "scope": "link"} for each in destinations]
+    return [{"destination": destination, "scope": "link"} for destination in destinations]
 
 
 MERGED = {
@@ -205,7 +205,7 @@ def test_settings_are_complete(said, decide, devices):
 def test_routes_are_in_the_table_of_the_vrf(said, decide):
     routes = [*link_routes("10.0.0.0/8"), {"destination": "11.0.0.0/8", "scope": "link", "table": 100}]
     found = decide([said({"routes": routes})]).routes
-    assert [(each.table, each.scope) for each in found] == [(254, 253), (100, 253)]
+    assert [(item.table, item.scope) for item in found] == [(254, 253), (100, 253)]
     vrf = decide([said({"interface": {"vrf": {"name": "red"}}, "routes": link_routes("10.0.0.0/8")})])
     assert vrf.vrf is not None
     assert 1000 <= vrf.vrf.table < 2000

@@ -18,8 +18,8 @@ TEXT = PAGE.read_text(encoding="utf-8")
 def test_it_names_every_field():
     groups = {path for path in PATHS if any(other.startswith(f"{path}.") for other in PATHS)}
     inner = {name for form in FIELDS.values() if isinstance(form, Entries) for name in form.fields}
-    assert [each for each in (set(PATHS) - groups) | inner | set(SCOPES) | {"locks"} if f"`{each}`" not in TEXT] == []
-    assert all(isinstance(FIELDS[each], Group) for each in groups if "." not in each)
+    assert [path for path in (set(PATHS) - groups) | inner | set(SCOPES) | {"locks"} if f"`{path}`" not in TEXT] == []
+    assert all(isinstance(FIELDS[group], Group) for group in groups if "." not in group)
 
 
 @pytest.mark.parametrize("text", re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL), ids=["claim", "class"])

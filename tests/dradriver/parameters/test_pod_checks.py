@@ -105,4 +105,4 @@ def test_these_do_not(interfaces, field, reason):
 def test_two_devices_of_one_request_are_two():
     both = (interface("net1"), interface("net1"))
     with pytest.raises(Refused, match=r'nic: interface\.name: nic has "net1" in this pod too'):
-        check_pod_interfaces([("nic", each) for each in both])
+        check_pod_interfaces([("nic", item) for item in both])

@@ -39,10 +39,10 @@ REQUESTS = [{"name": "nic", "exactly": {"deviceClassName": "net.example"}}]
 async def api(api_server, admin_http):
     """A server on which the policy is in force."""
     client = Client(admin_http)
-    for each in policy():
-        await client.create(each)
+    for entry in policy():
+        await client.create(entry)
     keeper = api_server.assembled.policies
-    await eventually_async(lambda: any(each.policy.name == NAME for each in keeper.active.bound))
+    await eventually_async(lambda: any(item.policy.name == NAME for item in keeper.active.bound))
     return client
 
 
@@ -51,7 +51,7 @@ def opaque(config):
 
 
 def claim(configs, kind="ResourceClaim", **meta):
-    spec = {"devices": {"requests": REQUESTS, "config": [opaque(each) for each in configs]}}
+    spec = {"devices": {"requests": REQUESTS, "config": [opaque(config) for config in configs]}}
     found = {"spec": spec} if kind == "ResourceClaimTemplate" else spec
     return {"apiVersion": GROUP, "kind": kind, "metadata": {"name": "c", "namespace": "default", **meta}, "spec": found}
 
@@ -61,7 +61,7 @@ def class_(configs):
         "apiVersion": GROUP,
         "kind": "DeviceClass",
         "metadata": {"name": "net.example"},
-        "spec": {"config": [opaque(each) for each in configs]},
+        "spec": {"config": [opaque(config) for config in configs]},
     }
 
 
@@ -92,27 +92,27 @@ async def test_early_cases_are_refused_with_the_drivers_messages(api, cases, sai
         with pytest.raises(Refused) as refused:
             decide_case(case)
         for object_, place, blamed in objects(case, said):
-            told = await complaint(api, object_)
+            result = await complaint(api, object_)
             early = blamed and case.get("early", False)
             if not early:
-                expected = not told
+                expected = not result
             else:
                 begins = f"{place}.opaque.parameters.{case['field']}: "
-                reason = told.partition(begins)[2].partition("; spec.")[0]
-                expected = NAME in told and bool(reason) and (early == "loosely" or reason in refused.value.reason)
+                reason = result.partition(begins)[2].partition("; spec.")[0]
+                expected = NAME in result and bool(reason) and (early == "loosely" or reason in refused.value.reason)
             if not expected:
-                unlike[case["id"]] = (told, refused.value.reason)
+                unlike[case["id"]] = (result, refused.value.reason)
     assert unlike == {}
 
 
 async def test_valid_parameters_are_admitted(api, cases, said):
-    told = {
-        case["id"]: told
+    document = {
+        case["id"]: document
         for case in cases["accepted.yaml"]
         for object_, _, _ in objects(case, said)
-        if (told := await complaint(api, object_))
+        if (document := await complaint(api, object_))
     }
-    assert told == {}
+    assert document == {}
 
 
 def mutated(value, random):
@@ -139,30 +139,30 @@ def refuses(said, says):
 async def test_driver_refuses_all_that_the_policy_refuses(api, cases, said):
     random, wrong, refused = Random(7), [], 0
     says = [case["says"] for name in cases for case in cases[name] if "says" in case]
-    for each in says * 2:
-        other = mutated(mutated(each, random), random)
+    for say in says * 2:
+        other = mutated(mutated(say, random), random)
         if not isinstance(other, dict):
             continue
-        told = await complaint(api, claim([said(other)]))
-        refused += bool(told)
-        if told and (not refuses(said, other) or "resulted in error" in told):
-            wrong.append((other, told))
+        result = await complaint(api, claim([said(other)]))
+        refused += bool(result)
+        if result and (not refuses(said, other) or "resulted in error" in result):
+            wrong.append((other, result))
     assert wrong == []
     assert refused > len(says) / 2
 
 
 async def test_templates_are_validated_and_errors_have_the_path_of_the_config(api, said):
     fine, wrong = said({}), said({"interface": {"mtu": 1}, "routes": [{}]})
-    told = await complaint(api, claim([fine, wrong, wrong], "ResourceClaimTemplate"))
+    result = await complaint(api, claim([fine, wrong, wrong], "ResourceClaimTemplate"))
     for place in (1, 2):
         at = f"spec.spec.devices.config[{place}].opaque.parameters"
-        assert f"{at}.interface.mtu: must be from 68 to 65535" in told
-    assert "config[0]" not in told
+        assert f"{at}.interface.mtu: must be from 68 to 65535" in result
+    assert "config[0]" not in result
     only_routes = said({"routes": [{}, {"destination": "10.0.0.0/8", "scope": "link"}, {"metric": "x"}]})
-    told = await complaint(api, claim([only_routes], "ResourceClaimTemplate"))
+    result = await complaint(api, claim([only_routes], "ResourceClaimTemplate"))
     at = "spec.spec.devices.config[0].opaque.parameters"
-    assert f"{at}.routes[0].destination: is required; {at}.routes[2].destination: is required" in told
-    assert f"{at}.routes[2].metric: must be a whole number" in told
+    assert f"{at}.routes[0].destination: is required; {at}.routes[2].destination: is required" in result
+    assert f"{at}.routes[2].metric: must be a whole number" in result
 
 
 async def test_parameters_of_other_drivers_are_admitted(api, said):

@@ -64,7 +64,7 @@ def test_merged_settings_are_those_of_the_claim_and_else_of_the_class(class_, cl
     for path, value in user.said.items():
         assert found.get(path) == value
     for path, value in admin.said.items():
-        gone = any(path.startswith(each) for each in taken_back)
+        gone = any(path.startswith(item) for item in taken_back)
         if path not in user.said and not gone:
             assert found.get(path) == value
     assert set(found) <= set(admin.said) | set(user.said)

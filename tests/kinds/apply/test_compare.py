@@ -54,7 +54,7 @@ CASES = [
 @pytest.mark.parametrize(("old", "new", "removed", "modified", "added"), CASES)
 def test_changes_are_sets_of_fields(old, new, removed, modified, added):
     found = compare(custom().type, widget(**old), widget(**new))
-    wanted = [{"f:spec": each} if each else {} for each in (removed, modified, added)]
+    wanted = [{"f:spec": item} if item else {} for item in (removed, modified, added)]
     assert [found.removed, found.modified, found.added] == wanted
     assert found.same == (old == new or not any((removed, modified, added)))
 

@@ -34,7 +34,7 @@ def settled(fields, root=True):
 def test_a_set_has_the_paths_that_it_was_made_of(members):
     fields = made(members)
     assert set(paths(fields)) == members
-    assert all(has(fields, each) for each in members)
+    assert all(has(fields, member) for member in members)
     assert settled(fields)
 
 

@@ -73,8 +73,8 @@ def test_an_empty_list_asks_to_forget(entries, wanted):
 
 def many(count, version="v1"):
     return {
-        Manager(f"m{each:02}", UPDATE, version): Owned({f"f:{each}": {}}, version, f"2027-01-15T08:00:{each:02}Z")
-        for each in range(count)
+        Manager(f"m{number:02}", UPDATE, version): Owned({f"f:{number}": {}}, version, f"2027-01-15T08:00:{number:02}Z")
+        for number in range(count)
     }
 
 
@@ -106,7 +106,7 @@ def test_only_updaters_of_one_version_are_bundled():
 
 
 def test_appliers_are_not_counted():
-    appliers = {Manager(f"a{each}", APPLY): Owned({"f:x": {}}, "v1") for each in range(20)}
+    appliers = {Manager(f"a{number}", APPLY): Owned({"f:x": {}}, "v1") for number in range(20)}
     assert bundled(appliers | many(10)) == appliers | many(10)
 
 

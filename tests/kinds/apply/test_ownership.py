@@ -14,7 +14,7 @@ from podwire.kinds.apply.ownership import Conflicts, Version, View, unmanaged
 from podwire.kinds.apply.types import shown
 from tests.kinds.apply.conftest import SCHEMA, VERSION, World, custom, widget
 
-A, B, C = ('k:{"name":"%s"}' % each for each in "abc")  # noqa: UP031 - the form has braces of its own
+A, B, C = ('k:{"name":"%s"}' % letter for letter in "abc")  # noqa: UP031 - the form has braces of its own
 
 
 def element(name, **more):
@@ -180,8 +180,8 @@ REFUSALS = [
 def test_a_conflict_has_upstreams_message(found, message, causes):
     error = conflict_error(Conflicts(found))
     assert (error.code, str(error.reason), error.message) == (409, "Conflict", message)
-    assert [each["message"] for each in error.details["causes"]] == causes
-    assert {each["reason"] for each in error.details["causes"]} == {"FieldManagerConflict"}
+    assert [cause["message"] for cause in error.details["causes"]] == causes
+    assert {cause["reason"] for cause in error.details["causes"]} == {"FieldManagerConflict"}
 
 
 def test_an_update_takes_the_fields_that_it_changes(world):
@@ -351,8 +351,8 @@ def test_every_claimed_field_has_an_owner_that_set_its_value(history):
     claim = {"f:spec": below} if (below := claimed(custom().type, widget(**spec)).get("f:spec")) else {}
     assert not difference(claim, world.fields(last)), "who applied last owns all of it"
     everything = {}
-    for each in world.managed.values():
-        everything = union(everything, each.fields)
+    for item in world.managed.values():
+        everything = union(everything, item.fields)
     there = {"f:spec": claimed(custom().type, world.obj).get("f:spec", {})}
     if there["f:spec"]:
         assert not difference(there, everything), "nothing is there that nobody owns"

@@ -112,7 +112,7 @@ def test_several_complaints_are_joined():
 
 
 def test_the_number_of_reported_errors_is_limited():
-    assert len(configuration_errors(custom().type, widget(**{f"x{each}": 1 for each in range(1000)}))) <= 100
+    assert len(configuration_errors(custom().type, widget(**{f"x{number}": 1 for number in range(1000)}))) <= 100
 
 
 def test_a_path_reads_like_code():
@@ -123,8 +123,8 @@ def test_a_path_reads_like_code():
 
 def test_a_type_does_not_remember_names_without_end():
     items = custom().type.member("spec").member("items")
-    for each in range(5000):
-        assert items.name({"name": f"n{each}"}) == f'k:{{"name":"n{each}"}}'
+    for number in range(5000):
+        assert items.name({"name": f"n{number}"}) == f'k:{{"name":"n{number}"}}'
     assert len(items._known) <= 1000
 
 

@@ -8,7 +8,7 @@ from podwire.kinds.crds.checks import compiled
 def errors_of(schema, value, path="spec.x"):
     errors = []
     compiled(schema)(value, path, errors)
-    return [str(each) for each in errors]
+    return [str(error) for error in errors]
 
 
 TEXT = {"type": "string"}

@@ -13,7 +13,7 @@ OBJ = {
 
 def test_columns_are_the_name_and_those_of_the_definition(cron_tab):
     columns = columns_of(cron_tab["spec"]["versions"][0])
-    assert [(each["name"], each["type"], each["priority"]) for each in columns.definitions] == [
+    assert [(definition["name"], definition["type"], definition["priority"]) for definition in columns.definitions] == [
         ("Name", "string", 0),
         ("Spec", "string", 0),
         ("Replicas", "integer", 0),
@@ -26,7 +26,7 @@ def test_columns_are_the_name_and_those_of_the_definition(cron_tab):
 
 def test_without_columns_there_is_the_age():
     columns = columns_of({"name": "v1"})
-    assert [each["name"] for each in columns.definitions] == ["Name", "Age"]
+    assert [definition["name"] for definition in columns.definitions] == ["Name", "Age"]
     assert columns.cells(OBJ, NOW) == ["x", "80s"]
 
 

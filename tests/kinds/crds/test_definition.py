@@ -10,7 +10,7 @@ from podwire.kinds.crds import definition
 
 
 def texts(errors):
-    return [str(each) for each in errors]
+    return [str(error) for error in errors]
 
 
 def changed(crd, path, value):
@@ -104,7 +104,7 @@ NAME_RULE = 'must be spec.names.plural+"."+spec.group'
 )
 def test_invalid_definitions_are_rejected_with_upstreams_errors(cron_tab, path, value, expected):
     errors = texts(definition.create(changed(cron_tab, path, value)))
-    assert any(expected in each for each in errors), errors
+    assert any(expected in error for error in errors), errors
 
 
 FIELD = (*SCHEMA, "properties", "spec", "properties", "image")
@@ -207,7 +207,7 @@ ITEM = {"type": "object", "required": ["k"], "properties": {"k": {"type": "strin
 )
 def test_schemas_must_be_structural(cron_tab, schema, expected):
     errors = texts(definition.create(changed(cron_tab, FIELD, schema)))
-    assert any(expected in each for each in errors), errors
+    assert any(expected in error for error in errors), errors
 
 
 @pytest.mark.parametrize(
@@ -276,7 +276,7 @@ ESTABLISHED = {"conditions": [{"type": "Established", "status": "True"}], "store
 def test_an_established_definition_cannot_change_scope_and_kind(cron_tab, path, value, expected):
     old = {**cron_tab, "status": ESTABLISHED}
     errors = texts(definition.update(changed(old, path, value), old))
-    assert any(each.startswith(expected) for each in errors), errors
+    assert any(error.startswith(expected) for error in errors), errors
 
 
 def test_a_definition_that_is_not_established_may_change_its_scope(cron_tab):
@@ -288,7 +288,7 @@ def test_schemas_that_are_too_deep_are_rejected(cron_tab):
     for _ in range(200):
         schema = {"type": "object", "properties": {"a": schema}}
     errors = texts(definition.create(changed(cron_tab, FIELD, schema)))
-    assert any("nested" in each for each in errors)
+    assert any("nested" in error for error in errors)
 
 
 ODD = st.recursive(

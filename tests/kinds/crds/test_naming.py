@@ -8,7 +8,10 @@ NOW = 1_700_000_000.0
 
 
 def conditions(status):
-    return {each["type"]: (each["status"], each["reason"], each["message"]) for each in status["conditions"]}
+    return {
+        condition["type"]: (condition["status"], condition["reason"], condition["message"])
+        for condition in status["conditions"]
+    }
 
 
 def test_a_definition_without_rivals_is_established(cron_tab):
@@ -19,7 +22,7 @@ def test_a_definition_without_rivals_is_established(cron_tab):
     }
     assert status["acceptedNames"] == cron_tab["spec"]["names"]
     assert status["storedVersions"] == ["v1"]
-    assert {each["lastTransitionTime"] for each in status["conditions"]} == {rfc3339(NOW)}
+    assert {condition["lastTransitionTime"] for condition in status["conditions"]} == {rfc3339(NOW)}
 
 
 RIVAL = Kind(group="stable.example.com", version="v1", resource="tabs", kind="Tab", singular="tab", short_names=("t",))

@@ -9,11 +9,11 @@ AT = "schema"
 
 
 def ruled(schema, *rules):
-    return {**schema, "x-kubernetes-validations": [{"rule": each} if isinstance(each, str) else each for each in rules]}
+    return {**schema, "x-kubernetes-validations": [{"rule": rule} if isinstance(rule, str) else rule for rule in rules]}
 
 
 def texts(errors):
-    return [str(each) for each in errors]
+    return [str(error) for error in errors]
 
 
 INT = {"type": "integer"}
@@ -184,7 +184,7 @@ def test_rules_that_exceed_the_budget_together_are_named():
     text = {"type": "array", "maxItems": 700, "items": {"type": "string", "maxLength": 2}}
     rule = "self.all(x, self.all(y, x == y))"
     errors = texts(rule_errors(ruled(text, *[rule] * 45), AT))
-    assert len([each for each in errors if "contributed to estimated rule cost total" in each]) == 4
+    assert len([error for error in errors if "contributed to estimated rule cost total" in error]) == 4
     assert errors[-1].startswith(f"{AT}: Forbidden: x-kubernetes-validations estimated rule cost total for entire")
 
 

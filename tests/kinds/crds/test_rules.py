@@ -12,7 +12,7 @@ TEXT = {"type": "string"}
 
 
 def ruled(schema, *rules):
-    return {**schema, "x-kubernetes-validations": [{"rule": each} if isinstance(each, str) else each for each in rules]}
+    return {**schema, "x-kubernetes-validations": [{"rule": rule} if isinstance(rule, str) else rule for rule in rules]}
 
 
 def found(schema, new, old=None, before=(), **options):

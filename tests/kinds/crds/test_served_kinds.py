@@ -15,7 +15,10 @@ def test_each_served_version_is_a_kind(cron_tab):
         True,
     )
     assert (one.short_names, one.categories, one.list_kind) == (("ct",), ("all",), "CronTabList")
-    assert [(each.name, each.kind) for each in one.subresources] == [("scale", "Scale"), ("status", "")]
+    assert [(subresource.name, subresource.kind) for subresource in one.subresources] == [
+        ("scale", "Scale"),
+        ("status", ""),
+    ]
     assert (two.version, two.subresources) == ("v2", ())
     assert storage_version(cron_tab) == "v1"
     assert selectable_fields(first) == ("spec.policy",)

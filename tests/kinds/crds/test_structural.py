@@ -209,7 +209,7 @@ def test_decoding_and_defaulting_twice_is_as_good_as_once(obj):
 
 
 def test_a_large_object_is_walked_quickly():
-    item = {"type": "object", "properties": {each: {"type": "string"} for each in "abcdefgh"}}
+    item = {"type": "object", "properties": {letter: {"type": "string"} for letter in "abcdefgh"}}
     shape = compile_schema(spec(list={"type": "array", "items": item}), AnyMeta())
     obj = {"spec": {"list": [dict.fromkeys("abcdefgh", "text") for _ in range(500)]}}
     begun = time.process_time()

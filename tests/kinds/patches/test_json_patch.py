@@ -68,7 +68,7 @@ def test_operations(obj, operations, result):
     [
         pytest.param({}, {"op": "add"}, 400, "must be a list", id="no list"),
         pytest.param({}, ["add"], 400, "operation 0: must be an object", id="no operation"),
-        pytest.param({}, [op("frob", "/a")], 400, "op must be one of add, copy", id="unknown op"),
+        pytest.param({}, [op("frob", "/a")], 422, "op must be one of add, copy", id="unknown op"),
         pytest.param({}, [{"op": "add", "value": 1}], 400, "path must be a JSON pointer", id="no path"),
         pytest.param({}, [op("add", "a", 1)], 400, "path must be a JSON pointer", id="no slash"),
         pytest.param({}, [op("add", "/a~2", 1)], 400, "path must be a JSON pointer", id="a bad escape"),
@@ -167,7 +167,7 @@ VALUES = st.recursive(
     max_leaves=8,
 )
 POINTERS = st.lists(NAMES, max_size=3).map(
-    lambda names: "".join("/" + each.replace("~", "~0").replace("/", "~1") for each in names)
+    lambda names: "".join("/" + name.replace("~", "~0").replace("/", "~1") for name in names)
 )
 OPERATIONS = st.lists(
     st.builds(op, st.sampled_from(["add", "remove", "replace", "move", "copy", "test"]), POINTERS, VALUES, POINTERS),
@@ -177,8 +177,8 @@ OPERATIONS = st.lists(
 
 def naive(obj, operations):
     """One deep copy per operation: slow, and obviously not sharing anything."""
-    for each in operations:
-        obj = json_patch.apply(copy.deepcopy(obj), [copy.deepcopy(each)])
+    for operation in operations:
+        obj = json_patch.apply(copy.deepcopy(obj), [copy.deepcopy(operation)])
     return obj
 
 

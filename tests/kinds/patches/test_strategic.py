@@ -49,7 +49,7 @@ SHAPE = Shape(
 
 
 def items(*names):
-    return [{"name": each} for each in names]
+    return [{"name": name} for name in names]
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def pruned(value):
     if isinstance(value, dict):
         members = {key: pruned(each) for key, each in value.items()}
         return {key: each for key, each in members.items() if each not in (None, {}, [])}
-    return [pruned(each) for each in value] if isinstance(value, list) else value
+    return [pruned(item) for item in value] if isinstance(value, list) else value
 
 
 @pytest.mark.parametrize("case", GOLDEN, ids=range(len(GOLDEN)))
@@ -223,19 +223,19 @@ def difference(old, new):
         elif isinstance(value, dict):
             patch[key] = difference(before, value)
         elif key == "set":
-            patch["$deleteFromPrimitiveList/set"] = [each for each in before if each not in value]
-            patch["set"] = [each for each in value if each not in before]
+            patch["$deleteFromPrimitiveList/set"] = [item for item in before if item not in value]
+            patch["set"] = [item for item in value if item not in before]
             patch["$setElementOrder/set"] = value
         else:
             patch[key] = list_difference(before, value)
-            patch[f"$setElementOrder/{key}"] = [{"name": each["name"]} for each in value]
+            patch[f"$setElementOrder/{key}"] = [{"name": item["name"]} for item in value]
     return patch
 
 
 def list_difference(old, new):
-    before = {each["name"]: each for each in old}
-    after = {each["name"] for each in new}
-    changed = [{"name": each["name"], **difference(before.get(each["name"], {}), each)} for each in new]
+    before = {item["name"]: item for item in old}
+    after = {item["name"] for item in new}
+    changed = [{"name": item["name"], **difference(before.get(item["name"], {}), item)} for item in new]
     return changed + [{"name": name, "$patch": "delete"} for name in before if name not in after]
 
 
@@ -268,10 +268,10 @@ def test_a_three_way_patch_keeps_list_elements_of_other_managers(applied, wanted
         {"items": [], "map": {}, **wanted},
     )
     result = strategic.apply(live, patch, SHAPE)
-    ours = [each for each in result["items"] if each["name"] not in others]
+    ours = [item for item in result["items"] if item["name"] not in others]
     assert ours == wanted.get("items", [])
-    assert [each["name"] for each in result["items"] if each["name"] in others] == [
-        each["name"] for each in live.get("items", []) if each["name"] in others
+    assert [item["name"] for item in result["items"] if item["name"] in others] == [
+        item["name"] for item in live.get("items", []) if item["name"] in others
     ]
     assert result["map"] == {**wanted.get("map", {}), **dict.fromkeys(others, 9)}
 

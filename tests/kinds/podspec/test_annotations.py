@@ -114,5 +114,5 @@ def test_valid_annotations_are_accepted(changes, errors_of):
 )
 @pytest.mark.parametrize("update", [pods.update, pods.update_status], ids=["pod", "status"])
 def test_annotations_that_mean_something_stay(old, new, expected, update, spoiled):
-    before, after = (spoiled({A: each, "spec.nodeName": "n"}) for each in (old, new))
+    before, after = (spoiled({A: item, "spec.nodeName": "n"}) for item in (old, new))
     assert [str(error) for error in update(after, before)] == expected

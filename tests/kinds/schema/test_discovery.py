@@ -84,7 +84,7 @@ def test_the_core_group_lists_versions_and_server_address(path):
 
 def test_groups_keep_the_order_of_the_table_without_the_core_group():
     groups = fetched("/apis")["groups"]
-    assert [each["name"] for each in groups[:4]] == [
+    assert [group["name"] for group in groups[:4]] == [
         "apiregistration.k8s.io",
         "apps",
         "events.k8s.io",
@@ -100,11 +100,11 @@ def test_groups_keep_the_order_of_the_table_without_the_core_group():
 def test_a_group_prefers_its_newest_version():
     group = fetched("/apis/autoscaling")
     assert (group["kind"], group["preferredVersion"]["version"]) == ("APIGroup", "v2")
-    assert [each["version"] for each in group["versions"]] == ["v2", "v1"]
+    assert [version["version"] for version in group["versions"]] == ["v2", "v1"]
 
 
 def test_a_version_lists_its_resources_and_their_subresources():
-    resources = {each["name"]: each for each in fetched("/api/v1")["resources"]}
+    resources = {resource["name"]: resource for resource in fetched("/api/v1")["resources"]}
     assert resources["pods"] == {
         "name": "pods",
         "singularName": "pod",
@@ -132,24 +132,24 @@ def test_aggregated_discovery_lists_all_resources_in_one_answer():
     assert (core["kind"], core["apiVersion"]) == ("APIGroupDiscoveryList", "apidiscovery.k8s.io/v2")
     [group] = core["items"]
     assert (group["metadata"], group["versions"][0]["freshness"]) == ({}, "Current")
-    pods = next(each for each in group["versions"][0]["resources"] if each["resource"] == "pods")
+    pods = next(resource for resource in group["versions"][0]["resources"] if resource["resource"] == "pods")
     assert pods["responseKind"] == {"group": "", "version": "v1", "kind": "Pod"}
     assert pods["scope"] == "Namespaced"
-    eviction = next(each for each in pods["subresources"] if each["subresource"] == "eviction")
+    eviction = next(subresource for subresource in pods["subresources"] if subresource["subresource"] == "eviction")
     assert eviction["responseKind"] == {"group": "policy", "version": "v1", "kind": "Eviction"}
 
 
 def test_both_forms_list_the_same_resources():
     plain = {
-        (group["preferredVersion"]["groupVersion"], each["name"])
+        (group["preferredVersion"]["groupVersion"], resource["name"])
         for group in fetched("/apis")["groups"]
-        for each in fetched(f"/apis/{group['preferredVersion']['groupVersion']}")["resources"]
-        if "/" not in each["name"]
+        for resource in fetched(f"/apis/{group['preferredVersion']['groupVersion']}")["resources"]
+        if "/" not in resource["name"]
     }
     aggregated = {
-        (f"{group['metadata']['name']}/{group['versions'][0]['version']}", each["resource"])
+        (f"{group['metadata']['name']}/{group['versions'][0]['version']}", resource["resource"])
         for group in fetched("/apis", V2)["items"]
-        for each in group["versions"][0]["resources"]
+        for resource in group["versions"][0]["resources"]
     }
     assert plain == aggregated
 

@@ -17,7 +17,7 @@ from podwire.protocols.k8sapi.kinds import Kind
 
 CLOUD_SDK = Path("/usr/lib/google-cloud-sdk/bin")
 KUBECTLS = [
-    pytest.param(str(each), id=each.name) for each in sorted(CLOUD_SDK.glob("kubectl.1.*")) if os.access(each, os.X_OK)
+    pytest.param(str(path), id=path.name) for path in sorted(CLOUD_SDK.glob("kubectl.1.*")) if os.access(path, os.X_OK)
 ] or [pytest.param(shutil.which("kubectl") or "", id="kubectl")]
 
 WIDGET = Kind(group="example.com", version="v1", resource="widgets", kind="Widget", singular="widget")

@@ -35,11 +35,11 @@ def operations(document: Any) -> Iterator[Any]:
 def walk(value: Any) -> Iterator[dict[str, Any]]:
     if isinstance(value, dict):
         yield value
-        for each in value.values():
-            yield from walk(each)
+        for item in value.values():
+            yield from walk(item)
     elif isinstance(value, list):
-        for each in value:
-            yield from walk(each)
+        for item in value:
+            yield from walk(item)
 
 
 def test_the_index_names_every_group_and_version():
@@ -51,8 +51,8 @@ def test_the_index_names_every_group_and_version():
 @pytest.mark.parametrize("path", PATHS)
 def test_a_document_refers_only_to_schemas_that_it_contains(path):
     document = document_of(path)
-    references = {each["$ref"] for each in walk(document) if isinstance(each.get("$ref"), str)}
-    names = {f"#/components/schemas/{each}" for each in document["components"]["schemas"]}
+    references = {node["$ref"] for node in walk(document) if isinstance(node.get("$ref"), str)}
+    names = {f"#/components/schemas/{schema}" for schema in document["components"]["schemas"]}
     assert references
     assert references <= names
 
@@ -60,8 +60,8 @@ def test_a_document_refers_only_to_schemas_that_it_contains(path):
 @pytest.mark.parametrize("path", PATHS)
 def test_a_document_has_no_null_types_and_no_enumerated_kinds(path):
     schemas = document_of(path)["components"]["schemas"]
-    assert not any(isinstance(each.get("type"), list) for each in walk(schemas))
-    assert not any("enum" in each for each in walk(schemas) if isinstance(each.get("enum"), list))
+    assert not any(isinstance(node.get("type"), list) for node in walk(schemas))
+    assert not any("enum" in node for node in walk(schemas) if isinstance(node.get("enum"), list))
 
 
 @pytest.mark.parametrize("kind", BUILTIN.all, ids=lambda kind: f"{kind.api_version} {kind.kind}")
@@ -69,15 +69,15 @@ def test_kubectl_finds_the_schema_and_the_options_of_every_kind(kind):
     document = document_of(f"apis/{kind.api_version}" if kind.group else "api/v1")
     gvk = {"group": kind.group, "version": kind.version, "kind": kind.kind}
     schemas = document["components"]["schemas"].values()
-    assert [each for each in schemas if gvk in each.get("x-kubernetes-group-version-kind", [])]
+    assert [schema for schema in schemas if gvk in schema.get("x-kubernetes-group-version-kind", [])]
     for action in {"patch", "post", "put"} & {_ACTIONS.get(verb, verb) for verb in kind.verbs}:
         found = [
-            {parameter["name"] for parameter in each["parameters"]}
-            for each in operations(document)
-            if (each["x-kubernetes-action"], each["x-kubernetes-group-version-kind"]) == (action, gvk)
+            {parameter["name"] for parameter in operation["parameters"]}
+            for operation in operations(document)
+            if (operation["x-kubernetes-action"], operation["x-kubernetes-group-version-kind"]) == (action, gvk)
         ]
         assert found
-        assert all({"dryRun", "fieldManager", "fieldValidation"} <= each for each in found)
+        assert all({"dryRun", "fieldManager", "fieldValidation"} <= item for item in found)
 
 
 _ACTIONS = {"create": "post", "update": "put"}
@@ -85,7 +85,7 @@ _ACTIONS = {"create": "post", "update": "put"}
 
 @pytest.mark.parametrize("path", PATHS)
 def test_operations_have_names_of_their_own(path):
-    names = [each["operationId"] for each in operations(document_of(path))]
+    names = [operation["operationId"] for operation in operations(document_of(path))]
     assert len(names) == len(set(names))
 
 

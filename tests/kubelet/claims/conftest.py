@@ -38,7 +38,7 @@ class DraDriver:
         self.unprepare = lambda claim: None
         self.answer = lambda answer: answer
         self.before_info = self.before_notify = lambda: None
-        self.told, self.streams, self.news = queue.Queue(), [], []
+        self.reported, self.streams, self.news = queue.Queue(), [], []
         self._servers = {}
 
     def device(self, claim, requests=("nic",), **more):
@@ -82,7 +82,7 @@ class DraDriver:
     def start(self):
         """And wait until it is taken."""
         self.serve().register()
-        assert self.told.get(timeout=SECONDS) == (True, "")
+        assert self.reported.get(timeout=SECONDS) == (True, "")
         return self
 
     def leave(self):
@@ -95,8 +95,8 @@ class DraDriver:
         self._stop(self.socket)
 
     def _stop(self, socket):
-        for each in tuple(self.streams) if socket == self.socket else ():
-            each.put(None)
+        for stream in tuple(self.streams) if socket == self.socket else ():
+            stream.put(None)
         if (server := self._servers.pop(socket, None)) is not None:
             server.stop(0).wait()
         socket.unlink(missing_ok=True)
@@ -113,8 +113,8 @@ class DraDriver:
                     last_updated_time=int(time.time()), health_check_timeout_seconds=seconds, message=message,
                 )
             )  # fmt: skip
-        for each in tuple(self.streams):
-            each.put(True)
+        for stream in tuple(self.streams):
+            stream.put(True)
 
     def _listen(self, socket, handlers):
         socket.parent.mkdir(parents=True, exist_ok=True)
@@ -126,7 +126,7 @@ class DraDriver:
         self._servers[socket] = server
 
     def _prepare(self, request):
-        self.calls.append([each.name for each in request.claims])
+        self.calls.append([claim.name for claim in request.claims])
         answer = self.messages.NodePrepareResourcesResponse()
         for claim in request.claims:
             self.prepared.append(claim.name)
@@ -148,16 +148,16 @@ class DraDriver:
         return self.answer(answer)
 
     def _watch(self, _request, context):
-        told = queue.Queue()
-        self.streams.append(told)
-        context.add_callback(lambda: told.put(None))
+        result = queue.Queue()
+        self.streams.append(result)
+        context.add_callback(lambda: result.put(None))
         try:
             more = True
             while more:
                 yield HEALTH[self.health].NodeWatchResourcesResponse(devices=self.news)
-                more = told.get()
+                more = result.get()
         finally:
-            self.streams.remove(told)
+            self.streams.remove(result)
 
     def _info(self, _request):
         self.before_info()
@@ -167,7 +167,7 @@ class DraDriver:
 
     def _notified(self, request):
         self.before_notify()
-        self.told.put((request.plugin_registered, request.error))
+        self.reported.put((request.plugin_registered, request.error))
         return announcing.RegistrationStatusResponse()
 
 
@@ -188,11 +188,11 @@ def dra_driver(root):
 
     make.gate = lambda: gates.append(threading.Event()) or gates[-1]
     yield make
-    for each in gates:
-        each.set()
-    for each in made:
+    for item in gates:
+        item.set()
+    for item in made:
         with contextlib.suppress(Exception):
-            each.leave()
+            item.leave()
 
 
 def claim_of(name="mine", driver="nic.example.org", device="eth2", request="nic"):
@@ -220,12 +220,10 @@ class Claims:
         )
 
     async def reserve(self, name, *pods):
-        users = [
-            {"resource": "pods", "name": each["metadata"]["name"], "uid": each["metadata"]["uid"]} for each in pods
-        ]
+        users = [{"resource": "pods", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]} for pod in pods]
         await self._api.patch(CLAIMS, name, {"status": {"reservedFor": users}}, "default", subresource="status")
 
-    async def told(self, message, name="mine", driver="nic.example.org"):
+    async def reported(self, message, name="mine", driver="nic.example.org"):
         """The driver has written this into the claim's status."""
         condition = {"type": "Ready", "status": "False", "reason": "No", "message": message,
                      "lastTransitionTime": "2026-01-01T00:00:00Z"}  # fmt: skip
@@ -247,13 +245,13 @@ class Claims:
         names = names or ("mine",)
         container = {
             "name": "c", "image": "i", "imagePullPolicy": "Never",
-            "resources": {"claims": [{"name": each} for each in names]},
+            "resources": {"claims": [{"name": name} for name in names]},
         }  # fmt: skip
-        entries = [{"name": each, "resourceClaimName": each} for each in names]
+        entries = [{"name": name, "resourceClaimName": name} for name in names]
         made = await self._world.make(name, **{"containers": [container], "resourceClaims": entries, **spec})
         if reserve:
-            for each in names:
-                await self.reserve(each, made)
+            for item in names:
+                await self.reserve(item, made)
         return made
 
 

@@ -21,8 +21,8 @@ CLAIMS = BUILTIN.of_kind("resource.k8s.io/v1", "ResourceClaim")
 QUICK = ClaimSettings(slices=0.5, slices_retry=0.1, reconcile=0.5)
 
 
-def told(driver):
-    return asyncio.to_thread(driver.told.get, timeout=30)
+def reported(driver):
+    return asyncio.to_thread(driver.reported.get, timeout=30)
 
 
 async def restart(world, settings=None):
@@ -53,13 +53,13 @@ async def withdrawn(world, name="nics"):
 
 
 async def offered(world):
-    return [each["metadata"]["name"] for each in (await world.api.list(SLICES)).items]
+    return [item["metadata"]["name"] for item in (await world.api.list(SLICES)).items]
 
 
 async def test_a_driver_registers_again_with_a_kubelet_that_starts_again(world, dra_driver, claims):
     driver = await asyncio.to_thread(dra_driver().start)
     await restart(world)
-    assert await told(driver) == (True, "")
+    assert await reported(driver) == (True, "")
     await claims.make()
     await claims.pod()
     await world.running()
@@ -96,7 +96,7 @@ async def test_an_incompatible_driver_is_rejected_with_the_reason(world, dra_dri
     driver = dra_driver()
     driver.versions = ["v9.DRAPlugin"]
     await asyncio.to_thread(lambda: driver.serve().register())
-    taken, why = await told(driver)
+    taken, why = await reported(driver)
     assert not taken
     assert why == (
         f"invalid supported gRPC versions of DRA driver plugin {DRIVER} at endpoint {driver.socket}: v9.DRAPlugin; "
@@ -109,7 +109,7 @@ async def test_a_driver_cannot_take_over_the_socket_of_another(world, dra_driver
     thief = dra_driver(instance="-2")
     thief.endpoint = str(dra_driver().socket)
     await asyncio.to_thread(thief.register)
-    assert await told(thief) == (
+    assert await reported(thief) == (
         False,
         f"endpoint {thief.endpoint} already registered for DRA driver plugin {DRIVER}",
     )
@@ -118,7 +118,7 @@ async def test_a_driver_cannot_take_over_the_socket_of_another(world, dra_driver
 async def test_a_driver_may_listen_after_it_has_registered(world, dra_driver, claims):
     driver = dra_driver()
     await asyncio.to_thread(driver.register)
-    assert await told(driver) == (True, "")
+    assert await reported(driver) == (True, "")
     await claims.make()
     await claims.pod()
     assert f"DRA driver {DRIVER}: NodePrepareResources: " in await world.event("FailedPrepareDynamicResources")
@@ -196,7 +196,7 @@ async def test_a_running_pod_keeps_its_claims_through_a_restart_and_its_containe
     await claims.make()
     await claims.pod()
     await world.running()
-    before = [each.name for each in world.runtime.configs["c"].CDI_devices]
+    before = [device.name for device in world.runtime.configs["c"].CDI_devices]
     await world.stop()
     await asyncio.to_thread(driver.leave)
     world.runtime.configs.clear()
@@ -204,7 +204,7 @@ async def test_a_running_pod_keeps_its_claims_through_a_restart_and_its_containe
     await eventually_async(lambda: world.kubelet.pod_workers.find("default", "p") is not None)
     world.runtime.ends("c", 1)
     await world.until(lambda each: each and each["status"]["containerStatuses"][0]["restartCount"] == 1)
-    assert [each.name for each in world.runtime.configs["c"].CDI_devices] == before
+    assert [device.name for device in world.runtime.configs["c"].CDI_devices] == before
     assert driver.prepared == ["mine"]
     await asyncio.to_thread(driver.start)
 
@@ -297,8 +297,8 @@ async def test_a_pod_keeps_its_claim_through_a_restart_while_another_waits_for_i
 
 
 def ends_sandboxes(world):
-    for each in tuple(world.runtime.sandboxes):
-        world.runtime.stop_pod_sandbox(cri_pb2.StopPodSandboxRequest(pod_sandbox_id=each))
+    for sandbox in tuple(world.runtime.sandboxes):
+        world.runtime.stop_pod_sandbox(cri_pb2.StopPodSandboxRequest(pod_sandbox_id=sandbox))
 
 
 async def test_claims_of_a_pod_deleted_while_no_kubelet_ran_are_unprepared(world, dra_driver, claims):
@@ -334,7 +334,7 @@ async def test_a_restart_keeps_slices_of_drivers_that_register_again(world, dra_
     await offer(world)
     await offer(world, GONE, "others")
     await restart(world, ClaimSettings(slices=4.0))
-    assert await told(driver) == (True, "")
+    assert await reported(driver) == (True, "")
     await withdrawn(world, "others")
     assert await offered(world) == ["nics"]
 
@@ -377,10 +377,10 @@ async def test_an_api_server_that_does_not_withdraw_is_asked_again(world, dra_dr
 
 def health(pod):
     return [
-        (each["resourceID"].partition("=")[0], each["health"], each.get("message"))
+        (item["resourceID"].partition("=")[0], item["health"], item.get("message"))
         for status in ((pod or {}).get("status") or {}).get("containerStatuses") or ()
         for resource in status.get("allocatedResourcesStatus") or ()
-        for each in resource["resources"]
+        for item in resource["resources"]
     ]
 
 
@@ -390,8 +390,8 @@ def is_(status, message=None):
 
 def connections(driver):
     """That a driver has accepted: the kernel lists them under the path of its socket."""
-    listed = [each.split() for each in Path("/proc/net/unix").read_text().splitlines()]
-    return [each for each in listed if each[-1] == str(driver.socket) and each[5] == "03"]
+    listed = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()]
+    return [item for item in listed if item[-1] == str(driver.socket) and item[5] == "03"]
 
 
 async def test_calls_and_how_devices_are_come_by_one_connection(world, dra_driver, claims):
@@ -446,7 +446,7 @@ async def test_a_driver_without_health_reports_is_asked_once(world, dra_driver, 
     await claims.make()
     await claims.pod()
     await world.running()
-    names = {each.get_name() for each in asyncio.all_tasks()}
+    names = {task.get_name() for task in asyncio.all_tasks()}
     assert f"health of {DRIVER}" not in names
     assert f"connection of {DRIVER}" in names
 
@@ -479,7 +479,7 @@ async def test_a_damaged_record_of_a_deleted_pod_is_unprepared(world, dra_driver
     await claims.pod("stays", "other")
     await world.running()
     await world.running("stays")
-    (uid,) = {each["metadata"]["uid"] for each in (await world.api.list(CLAIMS)).items if name_of(each) == "mine"}
+    (uid,) = {item["metadata"]["uid"] for item in (await world.api.list(CLAIMS)).items if name_of(item) == "mine"}
     await world.stop()
     record = world.root / "claims" / uid
     record.write_bytes(damaged(record.read_bytes()))
@@ -503,7 +503,7 @@ async def test_while_a_pod_waits_for_its_claims_no_damaged_record_is_given_up(wo
     record.write_bytes(b"")
     world.start(QUICK)
     await eventually_async(lambda: driver.prepared == ["mine"] * 2)
-    await eventually_async(lambda: [each.name for each in (world.root / "claims").iterdir()] == [record.name])
+    await eventually_async(lambda: [path.name for path in (world.root / "claims").iterdir()] == [record.name])
     assert driver.unprepared == []
 
 

@@ -23,7 +23,7 @@ PODS = {"p": ("1",), "q": ("1", "2"), "r": ("3", "2"), "s": ("3",)}
 
 
 def claim(uid):
-    results = [{"request": "r", "driver": each, "pool": "n", "device": uid} for each in DRIVERS[uid]]
+    results = [{"request": "r", "driver": driver, "pool": "n", "device": uid} for driver in DRIVERS[uid]]
     reserved = [{"resource": "pods", "name": each, "uid": each} for each, used in PODS.items() if uid in used]
     return claims.read(
         {
@@ -43,12 +43,12 @@ class Drivers:
         return await self._asked(name, records, self.prepared.add, (PreparedDevice(pool="n", name="x"),))
 
     async def unprepare(self, name, records):
-        for each in records:
-            assert not any(each.uid in PODS[pod] for pod in self.running), "taken from a pod that runs"
+        for record in records:
+            assert not any(record.uid in PODS[pod] for pod in self.running), "taken from a pod that runs"
         return await self._asked(name, records, self.prepared.discard, None)
 
     async def _asked(self, name, records, effect, done):
-        keys = {(name, each.uid) for each in records}
+        keys = {(name, record.uid) for record in records}
         assert not keys & self.busy, "two at the same claim"
         self.busy |= keys
         judged = DriverResults()
@@ -92,11 +92,11 @@ async def lives(pod, kubelet, drivers, ended):
     if pod not in drivers.running:
         while True:
             try:
-                await kubelet.prepare(ClaimUser(uid=pod, name=pod), [claim(each) for each in PODS[pod]])
+                await kubelet.prepare(ClaimUser(uid=pod, name=pod), [claim(item) for item in PODS[pod]])
                 break
             except ClaimsNotReady:
                 await asyncio.sleep(0)
-        wanted = {(driver, each) for each in PODS[pod] for driver in DRIVERS[each]}
+        wanted = {(driver, item) for item in PODS[pod] for driver in DRIVERS[item]}
         assert wanted <= drivers.prepared, "started without its claims"
         drivers.running.add(pod)
     await hesitates("slow")
@@ -126,11 +126,11 @@ async def history(directory, moods, full, deaths):
             for pod in PODS
         ]
         await asyncio.wait(works, timeout=None if steps is None else steps / 1000)
-        for each in works:
-            each.cancel()
-        for each in await asyncio.gather(*works, return_exceptions=True):
-            if isinstance(each, Exception):
-                raise each
+        for work in works:
+            work.cancel()
+        for item in await asyncio.gather(*works, return_exceptions=True):
+            if isinstance(item, Exception):
+                raise item
         await kubelet.close()
         for _ in range(3):
             await asyncio.sleep(0)

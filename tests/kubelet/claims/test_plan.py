@@ -15,24 +15,24 @@ BOOT = "boot"
 
 
 def claim(uid="1", name="mine", *drivers, device="eth2", users="pq"):
-    results = [{"request": "r", "driver": each, "pool": "n", "device": device} for each in drivers or ("d",)]
-    reserved = [{"resource": "pods", "name": each, "uid": each} for each in users]
+    results = [{"request": "r", "driver": driver, "pool": "n", "device": device} for driver in drivers or ("d",)]
+    reserved = [{"resource": "pods", "name": user, "uid": user} for user in users]
     status = {"allocation": {"devices": {"results": results}}, "reservedFor": reserved}
     return claims.read({"metadata": {"name": name, "namespace": "ns", "uid": uid}, "status": status})
 
 
 def known(*found):
-    return {each.uid: each for each in found}
+    return {item.uid: item for item in found}
 
 
 def asked(batches):
-    return {driver: [each.uid for each in found] for driver, found in batches.items()}
+    return {driver: [item.uid for item in found] for driver, found in batches.items()}
 
 
 def test_of_a_new_pod_each_driver_is_asked_once_for_all_its_claims():
     plan = plan_prepare(P, [claim("1", "a", "d", "e"), claim("2", "b", "d")], {}, BOOT)
     assert asked(plan.batches) == {"d": ["1", "2"], "e": ["1"]}
-    assert [(each.uid, each.users, each.drivers) for each in plan.noted] == [
+    assert [(item.uid, item.users, item.drivers) for item in plan.noted] == [
         ("1", (P,), {"d": None, "e": None}),
         ("2", (P,), {"d": None}),
     ]
@@ -57,7 +57,7 @@ def test_drivers_decide_whether_another_pod_shares_a_claim():
     before = claim_info.new_claim(claim("1", "a", "d", "e")).with_user(P).with_drivers({"d": DONE, "e": DONE}, BOOT)
     plan = plan_prepare(Q, [claim("1", "a", "d", "e")], known(before), BOOT)
     assert asked(plan.batches) == {"d": ["1"], "e": ["1"]}
-    assert (plan.noted, [each.users for each in plan.joined]) == ((), [(P, Q)])
+    assert (plan.noted, [item.users for item in plan.joined]) == ((), [(P, Q)])
 
 
 def test_after_a_boot_the_former_user_is_prepared_first():
@@ -87,9 +87,9 @@ def test_after_a_boot_the_former_user_is_prepared_first():
     ],
 )
 def test_a_pod_waits_for_the_unpreparation_of_an_older_claim(before, why):
-    with pytest.raises(ClaimsNotReady) as told:
+    with pytest.raises(ClaimsNotReady) as reported:
         plan_prepare(P, [claim()], known(before), BOOT)
-    assert str(told.value) == why
+    assert str(reported.value) == why
 
 
 def test_a_pod_waits_for_the_claims_of_a_force_deleted_one():
@@ -103,6 +103,6 @@ def test_a_claim_is_unprepared_with_its_last_user():
     own = claim_info.new_claim(claim("2", "b", "d")).with_user(P)
     plan = plan_unprepare("p", [shared, own])
     assert asked(plan.batches) == {"d": ["2"]}
-    assert [(each.uid, each.users) for each in plan.kept] == [("1", (Q,))]
-    assert [(each.uid, each.users, each.leaving) for each in plan.leaving] == [("2", (P,), True)]
+    assert [(item.uid, item.users) for item in plan.kept] == [("1", (Q,))]
+    assert [(item.uid, item.users, item.leaving) for item in plan.leaving] == [("2", (P,), True)]
     assert asked(plan_unprepare("q", plan.kept).batches) == {"d": ["1"], "e": ["1"]}

@@ -106,9 +106,9 @@ def test_a_pod_may_use_a_claim_that_is_reserved_for_it(use, found, why):
     if not why:
         check(pod([NAMED]), use, found)
         return
-    with pytest.raises(ClaimsNotReady) as told:
+    with pytest.raises(ClaimsNotReady) as reported:
         check(pod([NAMED]), use, found)
-    assert str(told.value) == why
+    assert str(reported.value) == why
 
 
 def record(**drivers):
@@ -152,7 +152,7 @@ def test_a_container_gets_the_devices_of_its_extended_resource():
 
 
 def test_a_claim_has_changed_when_something_of_it_that_counts_has():
-    marks = [version(each) for each in (claim(), claim(owner="u"), claim(reserved="v"), claim(allocated=False))]
+    marks = [version(item) for item in (claim(), claim(owner="u"), claim(reserved="v"), claim(allocated=False))]
     assert len(set(marks)) == len(marks)
     assert version(claim()) == marks[0]
 

@@ -19,16 +19,16 @@ DRIVER = "nic.example.org"
 
 
 def cdi(world, container="c"):
-    return [each.name for each in world.runtime.configs[container].CDI_devices]
+    return [device.name for device in world.runtime.configs[container].CDI_devices]
 
 
 def waits(text):
-    def told(pod):
+    def reported(pod):
         statuses = ((pod or {}).get("status") or {}).get("containerStatuses") or [{}]
         waiting = (statuses[0].get("state") or {}).get("waiting") or {}
         return waiting.get("reason") == "FailedPrepareDynamicResources" and text in waiting.get("message", "")
 
-    return told
+    return reported
 
 
 async def left(world, driver):
@@ -38,7 +38,7 @@ async def left(world, driver):
 
 
 def written(world):
-    return [each for each in (world.root / "claims").iterdir() if not each.name.startswith(".")]
+    return [path for path in (world.root / "claims").iterdir() if not path.name.startswith(".")]
 
 
 @pytest.mark.parametrize("version", ["v1", "v1beta1"])
@@ -49,7 +49,7 @@ async def test_a_claim_is_prepared_for_its_pod_and_unprepared_after_it(world, dr
     await world.running()
     assert cdi(world) == [f"{DRIVER}/nic={made['metadata']['uid']}"]
     assert driver.prepared == ["mine"]
-    assert [each.name for each in written(world)] == [made["metadata"]["uid"]]
+    assert [item.name for item in written(world)] == [made["metadata"]["uid"]]
     await world.delete()
     assert driver.unprepared == ["mine"]
     assert written(world) == []
@@ -65,8 +65,8 @@ async def test_nothing_is_made_before_all_drivers_are_through_and_each_is_asked_
     await claims.make("two")
     await claims.make("gpu", driver="gpu.example.org")
     pod = await claims.pod("p", "one", "two", "gpu", reserve=False)
-    for each in ("one", "two", "gpu"):
-        await claims.reserve(each, pod)
+    for name in ("one", "two", "gpu"):
+        await claims.reserve(name, pod)
     await asyncio.to_thread(eventually, lambda: quick.calls and slow.calls)
     assert "RunPodSandbox" not in world.runtime.calls
     gate.set()
@@ -111,8 +111,8 @@ async def test_a_claim_that_is_missing_or_for_others_is_waited_for(world, dra_dr
     await asyncio.to_thread(dra_driver().start)
     pod = await claims.pod(reserve=False)
     await world.until(waits('fetch ResourceClaim mine: resourceclaims.resource.k8s.io "mine" not found'))
-    told = await world.event("FailedPrepareDynamicResources")
-    assert told.startswith("Failed to prepare dynamic resources: fetch ResourceClaim mine: ")
+    result = await world.event("FailedPrepareDynamicResources")
+    assert result.startswith("Failed to prepare dynamic resources: fetch ResourceClaim mine: ")
     made = await claims.make()
     uid = made["metadata"]["uid"]
     await world.until(waits(f"pod p ({pod['metadata']['uid']}) is not allowed to use ResourceClaim mine ({uid})"))
@@ -161,7 +161,7 @@ async def test_a_status_written_by_the_driver_does_not_prepare_again(world, dra_
     await claims.pod()
     await world.until(waits("the cable is cut"))
     for number in range(20):
-        await claims.told(f"cut for the {number}th time")
+        await claims.reported(f"cut for the {number}th time")
     await asyncio.sleep(0.2)
     assert len(driver.prepared) < 8
 
@@ -219,8 +219,8 @@ async def test_a_driver_that_hangs_holds_up_only_its_own_pods(world, dra_driver,
     await world.make("other")
     await world.running("other")
     await world.until(waits(f"DRA driver {DRIVER}: NodePrepareResources: Deadline Exceeded"))
-    told = await world.event("WaitingForDynamicResources")
-    assert told == f"DRA driver {DRIVER} has not prepared ResourceClaim mine for 0.1 s"
+    result = await world.event("WaitingForDynamicResources")
+    assert result == f"DRA driver {DRIVER} has not prepared ResourceClaim mine for 0.1 s"
     gate.set()
     await world.running()
 
@@ -369,8 +369,8 @@ async def test_a_failed_unpreparation_is_reported_and_retried(world, dra_driver,
     else:
         await world.delete()
     assert driver.unprepared == ["mine"] * 2
-    told = await world.event("FailedUnprepareDynamicResources")
-    assert told.endswith("NodeUnprepareResources failed for ResourceClaim mine: still busy")
+    result = await world.event("FailedUnprepareDynamicResources")
+    assert result.endswith("NodeUnprepareResources failed for ResourceClaim mine: still busy")
 
 
 async def test_a_claim_is_free_once_its_own_driver_unprepared_it(world, dra_driver, claims):
@@ -437,7 +437,7 @@ async def test_the_pod_resources_api_lists_claims_by_container(world, dra_driver
     (device,) = one.claim_resources
     assert (one.claim_namespace, one.claim_name) == ("default", "mine")
     assert (device.driver_name, device.pool_name, device.device_name) == (DRIVER, "n", "eth2")
-    assert [each.name for each in device.cdi_devices] == [f"{DRIVER}/nic={made['metadata']['uid']}"]
+    assert [item.name for item in device.cdi_devices] == [f"{DRIVER}/nic={made['metadata']['uid']}"]
 
 
 @pytest.mark.parametrize(("driver", "needs"), [("net.podwire.dev", ["network-driver"]), (DRIVER, None)])
@@ -447,8 +447,8 @@ async def test_the_sandbox_names_the_required_plugin_of_a_claim(world, dra_drive
     await claims.pod()
     await world.running()
     (sandbox,) = world.runtime.sandboxes.values()
-    told = sandbox.annotations.get("required-plugins.noderesource.dev/pod")
-    assert (json.loads(told) if told else None) == needs
+    result = sandbox.annotations.get("required-plugins.noderesource.dev/pod")
+    assert (json.loads(result) if result else None) == needs
 
 
 def ask(socket, request):
@@ -487,18 +487,18 @@ async def test_calls_to_drivers_are_seen_with_their_pod_and_their_claims(world, 
     await claims.pod()
     await world.running()
     await world.delete()
-    seen = [each for each in hops if "NetworkDriver" in (each.caller, each.callee)]
-    assert [(each.caller, each.method, each.outcome) for each in seen] == [
+    seen = [hop for hop in hops if "NetworkDriver" in (hop.caller, hop.callee)]
+    assert [(item.caller, item.method, item.outcome) for item in seen] == [
         ("Kubelet", "NodePrepareResources", ""),
         ("NetworkDriver", "NodePrepareResources", "OK"),
         ("Kubelet", "NodeUnprepareResources", ""),
         ("NetworkDriver", "NodeUnprepareResources", "OK"),
     ]
-    assert {each.detail["about"] for each in seen} == {"default/p"}
-    assert {each.detail["socket"] for each in seen} == {str(driver.socket)}
-    assert [each.name for each in seen[0].detail["request"].claims] == ["mine"]
+    assert {item.detail["about"] for item in seen} == {"default/p"}
+    assert {item.detail["socket"] for item in seen} == {str(driver.socket)}
+    assert [claim.name for claim in seen[0].detail["request"].claims] == ["mine"]
     (answer,) = seen[1].detail["response"].claims.values()
-    assert [each.device_name for each in answer.devices] == ["eth2"]
+    assert [device.device_name for device in answer.devices] == ["eth2"]
 
 
 async def test_a_pod_past_its_deadline_fails_after_unpreparation(world, dra_driver, claims):

@@ -57,8 +57,8 @@ def test_a_prepare_response_is_read(kinds):
 )
 def test_an_answer_that_makes_no_sense_is_refused(uids, cdi, why):
     answer = dra_v1_pb2.NodePrepareResourcesResponse()
-    for each in uids:
-        answer.claims[each].devices.add(pool_name="n", device_name="a", cdi_device_ids=[cdi])
+    for uid in uids:
+        answer.claims[uid].devices.add(pool_name="n", device_name="a", cdi_device_ids=[cdi])
     assert responses.prepared("d", ASKED, answer).failures[0] == f"DRA driver d: {why}"
 
 
@@ -66,7 +66,7 @@ def test_a_share_of_a_device_is_known_by_its_id():
     answer = dra_v1_pb2.NodePrepareResourcesResponse()
     answer.claims["1"].devices.add(pool_name="n", device_name="a", share_id="s")
     answer.claims["1"].devices.add(pool_name="n", device_name="b")
-    assert [each.share_id for each in responses.prepared("d", ASKED[:1], answer).done["1"]] == ["s", None]
+    assert [item.share_id for item in responses.prepared("d", ASKED[:1], answer).done["1"]] == ["s", None]
 
 
 def test_an_unprepare_response_is_read():
@@ -83,8 +83,8 @@ def test_an_unprepare_response_is_read():
 
 
 def announced(tmp_path, **what):
-    told = {"name": "d.example.org", "endpoint": tmp_path / "dra.sock", "versions": ("v1.DRAPlugin",), **what}
-    return Announced(type="DRAPlugin", **told)
+    document = {"name": "d.example.org", "endpoint": tmp_path / "dra.sock", "versions": ("v1.DRAPlugin",), **what}
+    return Announced(type="DRAPlugin", **document)
 
 
 @pytest.mark.parametrize(
@@ -116,16 +116,16 @@ def test_of_a_drivers_versions_the_first_that_is_known_is_spoken(tmp_path, versi
 def test_an_incompatible_driver_is_rejected_with_the_reason(tmp_path, what, why):
     if "endpoint" in what:
         what["endpoint"] = type(tmp_path)(what["endpoint"])
-    with pytest.raises(Refused) as told:
+    with pytest.raises(Refused) as reported:
         choose_version(announced(tmp_path, **what))
-    assert why in str(told.value)
+    assert why in str(reported.value)
 
 
-POD, ANY, MAIN = (f"required-plugins.noderesource.dev{each}" for each in ("/pod", "", "/container.main"))
+POD, ANY, MAIN = (f"required-plugins.noderesource.dev{name}" for name in ("/pod", "", "/container.main"))
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "reported"),
     [
         pytest.param({}, {POD: ["n"]}, id="none"),
         pytest.param({POD: "[a, b]"}, {POD: ["a", "b", "n"]}, id="its own stay"),
@@ -135,9 +135,9 @@ POD, ANY, MAIN = (f"required-plugins.noderesource.dev{each}" for each in ("/pod"
         pytest.param({POD: "", MAIN: "null"}, {POD: ["n"], MAIN: ["n"]}, id="empty lists"),
     ],
 )
-def test_the_sandbox_annotation_names_required_plugins(given, told):
+def test_the_sandbox_annotation_names_required_plugins(given, reported):
     found = requiring({"other": "x", **given}, ["n"])
-    assert {key: json.loads(text) for key, text in found.items()} == told
+    assert {key: json.loads(text) for key, text in found.items()} == reported
 
 
 @pytest.mark.parametrize("text", ["{", "a: b", "7", "[1]", "[" + "a," * 3000 + "]"])
@@ -150,7 +150,7 @@ def test_only_drivers_that_work_through_a_plugin_need_one():
     assert requiring({POD: "[a]"}, plugins(["gpu.example.org"])) == {}
 
 
-def told(device, status, seconds=0, message=""):
+def reported(device, status, seconds=0, message=""):
     return health_v1_pb2.DeviceHealth(
         device=health_v1_pb2.DeviceIdentifier(pool_name="n", device_name=device),
         health=status,
@@ -161,14 +161,14 @@ def told(device, status, seconds=0, message=""):
 
 def test_a_health_report_expires():
     healths = DeviceHealths()
-    assert healths.update([told("a", 1, 5), told("b", 2, message="no carrier"), told("c", 0)], 100.0) == {
+    assert healths.update([reported("a", 1, 5), reported("b", 2, message="no carrier"), reported("c", 0)], 100.0) == {
         ("n", "a"), ("n", "b"), ("n", "c")
     }  # fmt: skip
     assert healths.get("n", "a") == DeviceHealth("Healthy", "", 105.0)
     assert healths.get("n", "b") == DeviceHealth("Unhealthy", "no carrier", 130.0)
     assert healths.get("n", "c").status == "Unknown"
     assert healths.next == 105.0
-    assert healths.update([told("a", 1, 10)], 103.0) == set()
+    assert healths.update([reported("a", 1, 10)], 103.0) == set()
     assert healths.expire(112.9) == set()
     assert healths.expire(113.0) == {("n", "a")}
     assert healths.get("n", "a") is None
@@ -211,10 +211,18 @@ def test_dynamic_resources_are_listed_by_container():
         [DeviceRequest("", "mine", ""), DeviceRequest("", "mine", "x")], {"mine": DEVICES}
     )
     assert (one.claim_namespace, one.claim_name) == ("ns", "mine")
-    assert [(each.driver_name, each.device_name) for each in one.claim_resources] == [
+    assert [(resource.driver_name, resource.device_name) for resource in one.claim_resources] == [
         ("d", "a"),
         ("d", "b"),
         ("e", "c"),
     ]
-    assert [[cdi.name for cdi in each.cdi_devices] for each in one.claim_resources] == [["d/nic=1"], ["d/nic=1"], []]
-    assert [each.share_id if each.HasField("share_id") else None for each in one.claim_resources] == [None, None, "s"]
+    assert [[cdi.name for cdi in resource.cdi_devices] for resource in one.claim_resources] == [
+        ["d/nic=1"],
+        ["d/nic=1"],
+        [],
+    ]
+    assert [resource.share_id if resource.HasField("share_id") else None for resource in one.claim_resources] == [
+        None,
+        None,
+        "s",
+    ]

@@ -149,8 +149,8 @@ def test_without_a_cluster_dns_the_nodes_resolver_is_used_with_a_warning():
 
 
 def test_entries_above_the_resolver_limits_are_omitted_with_a_warning():
-    servers = [f"192.0.2.{each}" for each in range(5)]
-    searches = [f"{each}.example" for each in range(40)]
+    servers = [f"192.0.2.{number}" for number in range(5)]
+    searches = [f"{number}.example" for number in range(40)]
     given = pod(dnsPolicy="None", dnsConfig={"nameservers": servers, "searches": ["x" * 254, *searches]})
     dns, _ = pod_dns(given, SETTINGS)
     assert list(dns.servers) == servers[:3]
@@ -169,6 +169,6 @@ def test_no_resolv_conf_is_more_than_a_resolver_takes(searches, servers):
     assert len(dns.searches) <= MOST_SEARCHES
     assert len(" ".join(dns.searches)) <= LONGEST_SEARCH_LINE
     left = iter(dict.fromkeys(searches))
-    assert all(each in left for each in dns.searches), "order is kept"
+    assert all(search in left for search in dns.searches), "order is kept"
     complete = set(dns.searches) == set(searches) and set(dns.servers) == set(servers)
     assert bool(omitted(given_, SETTINGS)) != complete

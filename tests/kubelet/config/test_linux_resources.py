@@ -41,7 +41,7 @@ def test_huge_pages_that_were_not_asked_for_are_none(pod, node):
     sized = dataclasses.replace(node, huge_page_sizes=("1GB", "2MB", "64KB"))
     asked = pod(container={"resources": {"limits": {"hugepages-2Mi": "6Mi"}}})
     found = container_limits(asked, asked.spec.containers[0], sized).hugepage_limits
-    assert {each.page_size: each.limit for each in found} == {"1GB": 0, "2MB": 6 << 20, "64KB": 0}
+    assert {item.page_size: item.limit for item in found} == {"1GB": 0, "2MB": 6 << 20, "64KB": 0}
 
 
 def test_the_oom_score_uses_the_memory_of_the_node(pod, node):

@@ -73,6 +73,14 @@ def test_the_source_annotation_is_kept(pod):
     assert sandbox_of(pod(annotations={source: "file"})).annotations[source] == "file"
 
 
+def test_the_copy_of_the_pod_that_kubectl_keeps_is_not_sent_to_the_runtime(pod):
+    """It has the values of environment variables, which a runtime would write into its records."""
+    applied = {"kubectl.kubernetes.io/last-applied-configuration": "{}", "kept": "yes"}
+    annotations = sandbox_of(pod(annotations=applied)).annotations
+    assert "kubectl.kubernetes.io/last-applied-configuration" not in annotations
+    assert annotations["kept"] == "yes"
+
+
 def test_labels_of_a_pod_cannot_override_the_owner_labels(pod):
     config = sandbox_of(pod(labels={"io.kubernetes.pod.uid": "another"}))
     assert config.labels["io.kubernetes.pod.uid"] == "uid-1"

@@ -88,5 +88,5 @@ def test_oom_scores_follow_the_qos_class(asked, score):
 def test_a_sidecar_is_as_safe_as_the_least_that_it_serves():
     needy = {"requests": {"memory": "4Gi"}}
     asked = pod(needy, {"requests": {"memory": "2Gi"}}, init=[starts("1", sidecar=True), starts("1")])
-    scores = [oom_score_adj(asked, each, 10 * GIB) for each in asked.spec.init_containers]
+    scores = [oom_score_adj(asked, container, 10 * GIB) for container in asked.spec.init_containers]
     assert scores == [800, 999]

@@ -15,7 +15,7 @@ SECONDS = 30.0
 
 
 def device(id_, health="Healthy", *nodes):
-    topology = pb.TopologyInfo(nodes=[pb.NUMANode(ID=each) for each in nodes]) if nodes else None
+    topology = pb.TopologyInfo(nodes=[pb.NUMANode(ID=node) for node in nodes]) if nodes else None
     return pb.Device(ID=id_, health=health, topology=topology)
 
 
@@ -24,7 +24,7 @@ class DevicePlugin:
 
     def __init__(self, directory, resource="example.org/nic", devices=(), endpoint="nic.sock", **options):
         self.directory, self.resource, self.endpoint = directory, resource, endpoint
-        self.devices = [each if isinstance(each, pb.Device) else device(each) for each in devices]
+        self.devices = [item if isinstance(item, pb.Device) else device(item) for item in devices]
         self.options = pb.DevicePluginOptions(**options)
         self.allocated, self.asked, self.started, self.streams = [], [], [], []
         self.answer = lambda ids: pb.ContainerAllocateResponse(envs={"NICS": ",".join(sorted(ids))})
@@ -85,32 +85,32 @@ class DevicePlugin:
 
     def list(self, *devices):
         """Tell that these are all there are."""
-        self.devices = [each if isinstance(each, pb.Device) else device(each) for each in devices]
-        for each in tuple(self.streams):
-            each.put(True)
+        self.devices = [item if isinstance(item, pb.Device) else device(item) for item in devices]
+        for stream in tuple(self.streams):
+            stream.put(True)
 
     def kill(self):
         """As a process that dies: nobody is told, the socket stays."""
-        for each in tuple(self.streams):
-            each.put(None)
+        for stream in tuple(self.streams):
+            stream.put(None)
         if self._server is not None:
             self._server.stop(0).wait()
             self._server = None
 
     def _list(self, _request, context):
-        told = queue.Queue()
-        self.streams.append(told)
-        context.add_callback(lambda: told.put(None))
+        result = queue.Queue()
+        self.streams.append(result)
+        context.add_callback(lambda: result.put(None))
         try:
             more = True
             while more:
                 yield pb.ListAndWatchResponse(devices=self.devices)
-                more = told.get()
+                more = result.get()
         finally:
-            self.streams.remove(told)
+            self.streams.remove(result)
 
     def _allocate(self, request):
-        ids = [list(each.devices_ids) for each in request.container_requests]
+        ids = [list(item.devices_ids) for item in request.container_requests]
         self.allocated += ids
         answer = self.answer(ids[0])
         return answer if isinstance(answer, pb.AllocateResponse) else pb.AllocateResponse(container_responses=[answer])
@@ -156,8 +156,8 @@ def device_plugin(root):
         return made[-1]
 
     yield make
-    for each in made:
-        each.kill()
+    for item in made:
+        item.kill()
 
 
 @contextlib.contextmanager

@@ -36,38 +36,38 @@ def wanting(count, name="c"):
 
 
 def waits(reason, text=""):
-    def told(pod):
+    def reported(pod):
         statuses = ((pod or {}).get("status") or {}).get("containerStatuses") or [{}]
         waiting = (statuses[0].get("state") or {}).get("waiting") or {}
         return waiting.get("reason") == reason and text in waiting.get("message", "")
 
-    return told
+    return reported
 
 
 def env(world, container="c"):
-    return {each.key: each.value.decode() for each in world.runtime.configs[container].envs}
+    return {env.key: env.value.decode() for env in world.runtime.configs[container].envs}
 
 
 def health(pod, container=0):
     return [
-        (each["resourceID"], each["health"])
+        (item["resourceID"], item["health"])
         for resource in pod["status"]["containerStatuses"][container].get("allocatedResourcesStatus", [])
-        for each in resource["resources"]
+        for item in resource["resources"]
     ]
 
 
 def told_devices(world):
-    return [each.annotations.get("podwire.dev/devices") for each in world.runtime.sandboxes.values()]
+    return [sandbox.annotations.get("podwire.dev/devices") for sandbox in world.runtime.sandboxes.values()]
 
 
 def held(root):
     """By what is on disk: the ids, however often they are there."""
     found = []
-    for each in (root / "devices").iterdir():
-        if each.name == "resources" or each.name.startswith("."):
+    for path in (root / "devices").iterdir():
+        if path.name == "resources" or path.name.startswith("."):
             continue
         with contextlib.suppress(FileNotFoundError):
-            for container in json.loads(each.read_bytes())["record"]["containers"].values():
+            for container in json.loads(path.read_bytes())["record"]["containers"].values():
                 found += container[NIC]["ids"]
     return sorted(found)
 
@@ -86,12 +86,12 @@ async def test_a_container_gets_the_allocate_response(world, device_plugin, root
     pod = await world.running()
     config = world.runtime.configs["c"]
     assert (env(world)["NICS"], env(world)["SHELL"]) == ("a,b", "/bin/own")
-    assert "/opt/nic" in [each.container_path for each in config.mounts if each.readonly]
-    assert [(each.container_path, each.host_path, each.permissions) for each in config.devices] == [
+    assert "/opt/nic" in [mount.container_path for mount in config.mounts if mount.readonly]
+    assert [(device.container_path, device.host_path, device.permissions) for device in config.devices] == [
         ("/dev/nic", "/dev/null", "rw")
     ]
     assert config.annotations["example.org/nics"] == "2"
-    assert [each.name for each in config.CDI_devices] == ["example.org/nic=a"]
+    assert [device.name for device in config.CDI_devices] == ["example.org/nic=a"]
     assert told_devices(world) == [f'{{"{NIC}":["a","b"]}}']
     assert health(pod) == [("a", "Healthy"), ("b", "Healthy")]
     assert plugin.allocated == [["a", "b"]]
@@ -125,7 +125,9 @@ async def test_devices_are_allocated_right_before_each_container_and_seen_before
         resources.GetPodResourcesRequest(pod_name="p", pod_namespace="default"),
         resources.GetPodResourcesResponse,
     )
-    assert [(each.name, list(each.devices[0].device_ids)) for each in found.pod_resources.containers] == [
+    assert [
+        (container.name, list(container.devices[0].device_ids)) for container in found.pod_resources.containers
+    ] == [
         ("c", ["a"]),
         ("d", ["b"]),
     ]
@@ -172,8 +174,8 @@ async def test_a_plugin_that_does_not_allocate_is_named_and_asked_again(world, d
     await world.make(containers=[wanting(1)])
     pod = await world.until(waits("DeviceAllocationFailed", why))
     assert pod["status"]["phase"] == "Pending"
-    told = await world.event("DeviceAllocationFailed")
-    assert f"device plugin of {NIC} at {plugin.socket}" in told
+    result = await world.event("DeviceAllocationFailed")
+    assert f"device plugin of {NIC} at {plugin.socket}" in result
     plugin.answer = good
     await world.running()
 
@@ -409,12 +411,12 @@ async def test_the_pod_resources_api_lists_devices_by_container(world, device_pl
     (pod,) = listed.pod_resources
     (found,) = pod.containers[0].devices
     assert (pod.name, pod.namespace, found.resource_name, list(found.device_ids)) == ("p", "default", NIC, ["a"])
-    assert [each.ID for each in found.topology.nodes] == [0]
+    assert [node.ID for node in found.topology.nodes] == [0]
     there = await asyncio.to_thread(
         ask, socket, f"{service}/GetAllocatableResources", resources.AllocatableResourcesRequest(),
         resources.AllocatableResourcesResponse,
     )  # fmt: skip
-    assert sorted(id_ for each in there.devices for id_ in each.device_ids) == ["a", "b", "c"]
+    assert sorted(id_ for device in there.devices for id_ in device.device_ids) == ["a", "b", "c"]
     with pytest.raises(Exception, match="pod nobody in namespace default not found"):
         await asyncio.to_thread(
             ask, socket, f"{service}/Get", resources.GetPodResourcesRequest(pod_name="nobody", pod_namespace="default"),

@@ -20,12 +20,12 @@ SOON = 30.0
 async def node_has(world, capacity, allocatable, name=NIC):
     """Waits until the Node says so."""
 
-    def told(node):
+    def reported(node):
         status = (node or {}).get("status") or {}
         found = (status.get("capacity") or {}).get(name), (status.get("allocatable") or {}).get(name)
         return found == (capacity, allocatable)
 
-    return await world.until(told, kind=NODES)
+    return await world.until(reported, kind=NODES)
 
 
 async def registered(plugin):
@@ -95,7 +95,7 @@ async def test_a_resource_without_a_plugin_disappears_after_the_grace_period(wor
 
 async def test_a_returning_plugin_has_a_whole_grace_period_again(world, device_plugin):
     def tasks():
-        return {each.get_name() for each in asyncio.all_tasks()}
+        return {task.get_name() for task in asyncio.all_tasks()}
 
     plugin = device_plugin(devices=["a"])
     await registered(plugin)
@@ -222,4 +222,4 @@ async def test_regular_and_hidden_files_are_not_plugins(root):
 def test_only_sockets_are_cleared_away(root):
     (root / "kept").write_text("")
     registration.clear(root)
-    assert [each.name for each in root.iterdir()] == ["kept"]
+    assert [path.name for path in root.iterdir()] == ["kept"]

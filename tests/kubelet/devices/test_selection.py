@@ -28,12 +28,12 @@ def total(wanted: list[DeviceRequest]) -> dict[str, int]:
 def pool(*devices, held=()):
     made = Pool()
     made.hold(held)
-    made.update({each.id: each for each in devices})
+    made.update({device.id: device for device in devices})
     return made
 
 
 def near(node, *ids):
-    return [Device(each, nodes=frozenset(node)) for each in ids]
+    return [Device(id_, nodes=frozenset(node)) for id_ in ids]
 
 
 def wish(container="c", passes_on=False, **counts):
@@ -164,13 +164,13 @@ def test_all_or_nothing_and_nothing_twice(devices, held, counts, answers):
     made = pool(*devices, held=held)
     wanted = [wish(f"c{at}", passes_on, nic=count) for at, (count, passes_on) in enumerate(counts)]
     left = iter(answers)
-    free = {each for each in (one.id for one in devices) if made.is_free(each)}
+    free = {item for item in (one.id for one in devices) if made.is_free(item)}
     try:
         chosen = led(select_devices(wanted, {NIC: made}, has_preference=lambda _: True), lambda _: next(left, []))
     except NotEnoughDevices:
         assert len(free) < total(wanted)[NIC]
         return
-    running = [each for wish_ in wanted if not wish_.passes_on for each in chosen[wish_.container][NIC]]
+    running = [item for wish_ in wanted if not wish_.passes_on for item in chosen[wish_.container][NIC]]
     assert len(running) == len(set(running))
     for wish_ in wanted:
         ids = chosen[wish_.container][NIC]
@@ -195,7 +195,7 @@ def test_free_devices_are_healthy_and_not_held(steps):
                 made.update(devices)
     expected = sorted(id_ for id_, each in devices.items() if each.healthy and id_ not in held)
     assert sorted(made.free()) == sorted(made.first(99, set())) == expected
-    assert (made.capacity, made.allocatable) == (12, sum(each.healthy for each in devices.values()))
+    assert (made.capacity, made.allocatable) == (12, sum(device.healthy for device in devices.values()))
     assert sum(made.sizes().values()) == len(expected)
 
 
@@ -213,7 +213,7 @@ def test_a_pod_requests_devices_by_its_limits():
         }
     )
     found = device_requests(pod, {NIC})
-    assert [(each.container, each.counts, each.passes_on) for each in found] == [
+    assert [(item.container, item.counts, item.passes_on) for item in found] == [
         ("i", {NIC: 2}, True),
         ("s", {NIC: 1}, False),
         ("c", {NIC: 1}, False),

@@ -85,7 +85,7 @@ def evicted(pod):
 def pressed(condition, status):
     def check(node):
         conditions = (node or {}).get("status", {}).get("conditions", [])
-        return any(each["type"] == condition and each["status"] == status for each in conditions)
+        return any(item["type"] == condition and item["status"] == status for item in conditions)
 
     return check
 
@@ -104,14 +104,14 @@ async def test_the_largest_pod_is_evicted_when_memory_runs_out(world, machine, r
         "The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi. "
         "Container c was using 3Mi, request is 0, has larger consumption of memory. "
     )
-    target = next(each for each in status["conditions"] if each["type"] == "DisruptionTarget")
+    target = next(condition for condition in status["conditions"] if condition["type"] == "DisruptionTarget")
     assert (target["status"], target["reason"]) == ("True", "TerminationByKubelet")
     assert await world.event("EvictionThresholdMet") == "Attempting to reclaim memory"
     assert await world.event("Evicted") == status["message"]
     await world.until(pressed("MemoryPressure", "False"), kind=NODES)
     assert (await world.api.get(PODS, "small", "default"))["status"]["phase"] == "Running"
     await eventually_async(lambda: not (root / "pods" / uid).exists())
-    assert [each.metadata.name for each in world.runtime.sandboxes.values()] == ["small"]
+    assert [sandbox.metadata.name for sandbox in world.runtime.sandboxes.values()] == ["small"]
     await world.delete("large")
 
 
@@ -153,6 +153,41 @@ async def test_a_soft_threshold_that_is_passed_for_a_moment_evicts_nothing(world
     assert (await world.api.get(PODS, "p", "default"))["status"]["phase"] == "Running"
 
 
+async def test_pods_are_evicted_until_the_minimum_reclaim_is_available(world):
+    reclaim = {"memory.available": Threshold("", 100 * MEBI)}
+    machine = await start_with(world, {}, replace(QUICK, minimum_reclaim=reclaim))
+    for name in ("first", "second", "third"):
+        await world.make(name)
+        await world.running(name)
+        uses(world, name, memory={"first": 3, "second": 2, "third": 1}[name] * MEBI)
+    machine.scarce = {"memory": 99 * MEBI}
+    await world.until(evicted, "first")
+    machine.scarce = {"memory": 150 * MEBI}  # above the threshold, and below the reclaim
+    await world.until(evicted, "second")
+    machine.scarce = {"memory": 200 * MEBI}
+    await world.until(pressed("MemoryPressure", "False"), kind=NODES)
+    assert (await world.api.get(PODS, "third", "default"))["status"]["phase"] == "Running"
+
+
+async def test_containers_of_finished_pods_go_before_any_pod_when_the_disk_is_full(world, machine, root):
+    await world.make("works")
+    await world.running("works")
+    await world.make("done", restartPolicy="Never")
+    uid = (await world.running("done"))["metadata"]["uid"]
+    world.runtime.ends("c")  # of the newest pod
+    status = (await world.until(lambda pod: pod["status"]["phase"] == "Succeeded", "done"))["status"]
+    assert (root / "pods" / uid).exists()
+    left = type(machine).left
+    machine.left = lambda path: left(machine, path)._replace(**({"disk": 0} if (root / "pods" / uid).exists() else {}))
+    await eventually_async(lambda: not (root / "pods" / uid).exists())
+    await world.until(pressed("DiskPressure", "False"), kind=NODES)
+    assert [sandbox.metadata.name for sandbox in world.runtime.sandboxes.values()] == ["works"]
+    assert (await world.api.get(PODS, "works", "default"))["status"]["phase"] == "Running"
+    after = (await world.api.get(PODS, "done", "default"))["status"]
+    assert after == status
+    await world.delete("done")
+
+
 async def test_the_kernel_reports_memory_pressure_before_the_next_look(world):
     """The period is an hour: only an event wakes the manager."""
     machine = await start_with(world, {}, replace(QUICK, period=3600.0))
@@ -186,7 +221,7 @@ async def test_an_empty_dir_above_its_size_limit_evicts_the_pod(world, machine, 
     file.write_bytes(b"x" * 2 * MEBI)
     status = (await world.until(evicted))["status"]
     assert status["message"] == 'Usage of EmptyDir volume "v" exceeds the limit "1Mi". '
-    assert "DisruptionTarget" not in {each["type"] for each in status["conditions"]}
+    assert "DisruptionTarget" not in {condition["type"] for condition in status["conditions"]}
     assert status["containerStatuses"][0]["state"]["terminated"]
     await eventually_async(lambda: not list((root / "pods").iterdir()))
 

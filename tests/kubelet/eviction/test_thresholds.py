@@ -9,10 +9,13 @@ from podwire.kubelet.eviction.thresholds import (
     met,
     observations,
     parse_grace_periods,
+    parse_minimum_reclaim,
     parse_thresholds,
     pressed_conditions,
+    reclaiming,
     reserved,
     soft,
+    unresolved,
 )
 from podwire.linux.machine import FreeResources
 
@@ -100,3 +103,37 @@ def test_an_invalid_grace_period_is_rejected_with_the_reason(text, why):
 def test_a_soft_threshold_needs_a_grace_period():
     with pytest.raises(ValueError, match="grace period must be specified for the soft eviction threshold memory"):
         soft(parse_thresholds("memory.available<1Gi"), {})
+
+
+@pytest.mark.parametrize(
+    ("text", "available", "resolved"),
+    [
+        ("", 10, True),
+        ("nodefs.available=5", 10, False),
+        ("nodefs.available=5", 14, False),
+        ("nodefs.available=5", 15, True),
+        ("nodefs.available=20%", 29, False),
+        ("nodefs.available=20%", 30, True),
+        ("memory.available=20%", 10, True),
+    ],
+)
+def test_a_threshold_that_was_passed_is_resolved_when_the_minimum_reclaim_is_available(text, available, resolved):
+    thresholds = reclaiming(parse_thresholds("nodefs.available<10"), parse_minimum_reclaim(text))
+    observed = {"nodefs.available": Observation(available, 100)}
+    assert (unresolved(thresholds, observed) == []) is resolved
+    assert met(thresholds, observed) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("nodefs.available<1", "expected SIGNAL=QUANTITY"),
+        ("disk=1", "unknown eviction signal 'disk'"),
+        ("nodefs.available=-1", "must be positive"),
+        ("nodefs.available=100%", "must be a percentage"),
+        ("nodefs.available=1,nodefs.available=2", "given twice"),
+    ],
+)
+def test_an_invalid_minimum_reclaim_is_rejected_with_the_reason(text, why):
+    with pytest.raises(ValueError, match=why):
+        parse_minimum_reclaim(text)

@@ -38,7 +38,7 @@ def secret(logins, *, old=False):
 )  # fmt: skip
 def test_logins_that_fit(repository, places, expected):
     fitting = credentials(repository, [secret({place: {"username": place, "password": "p"} for place in places})])
-    assert [each.auth.username for each in fitting] == expected
+    assert [item.auth.username for item in fitting] == expected
 
 
 def test_a_login_is_a_name_and_a_password_or_both_in_one():

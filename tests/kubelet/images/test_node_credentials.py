@@ -65,7 +65,7 @@ def programs(tmp_path):
 
 
 async def logins(providers, repository="r.test/app"):
-    return [(each.username, each.password) for each in await NodeCredentials((), providers)(repository)]
+    return [(item.username, item.password) for item in await NodeCredentials((), providers)(repository)]
 
 
 async def test_a_provider_is_asked_with_the_repository_and_its_arguments_and_variables(programs):
@@ -167,7 +167,7 @@ def test_a_configuration_may_be_a_directory_of_files_but_names_are_unique(progra
         load_providers(folder, programs.directory)
     (folder / "a.yaml").write_bytes(programs.config.read_bytes())
     (folder / "ignored.txt").write_text("?")
-    assert [each.name for each in load_providers(folder, programs.directory)] == ["provider"]
+    assert [provider.name for provider in load_providers(folder, programs.directory)] == ["provider"]
     (folder / "b.json").write_bytes(programs.config.read_bytes())
     with pytest.raises(BadProviders, match='duplicate provider name "provider"'):
         load_providers(folder, programs.directory)
@@ -194,16 +194,16 @@ async def test_the_first_of_dockers_files_counts(tmp_path, caplog):
 
     node = NodeCredentials(docker_files(root, home))
     write(root / ".dockercfg", "old", old=True)
-    assert [each.username for each in await node("r.test/app")] == ["old"]
+    assert [item.username for item in await node("r.test/app")] == ["old"]
     write(home / ".docker/config.json", "home")
-    assert [each.username for each in await node("r.test/app")] == ["home"]
+    assert [item.username for item in await node("r.test/app")] == ["home"]
     write(root / "config.json", "kubelet")
-    assert [each.username for each in await node("r.test/app")] == ["kubelet"]
+    assert [item.username for item in await node("r.test/app")] == ["kubelet"]
     assert await node("other.test/app") == []
     (root / "config.json").write_text('{"auths": {"r.test": "hunter2"}}')
-    assert [each.username for each in await node("r.test/app")] == ["home"]
+    assert [item.username for item in await node("r.test/app")] == ["home"]
     os.mkfifo(root / "fifo")
     (root / "config.json").unlink()
     (root / "config.json").symlink_to("fifo")
-    assert [each.username for each in await node("r.test/app")] == ["home"]
+    assert [item.username for item in await node("r.test/app")] == ["home"]
     assert "hunter2" not in caplog.text

@@ -79,13 +79,13 @@ async def runtime(clock):
 
 
 @pytest.fixture
-def told():
+def reported():
     return []
 
 
 @pytest.fixture
-def images(runtime, clock, told):
-    return ImagePuller(runtime, clock, lambda _pod, container, *words: told.append((container.name, *words)))
+def images(runtime, clock, reported):
+    return ImagePuller(runtime, clock, lambda _pod, container, *words: reported.append((container.name, *words)))
 
 
 def pod(uid="uid-1", image=NAME, policy="IfNotPresent", **more):
@@ -107,19 +107,19 @@ async def refused(images, asked, **more) -> ImageError:
 APP = pb.Image(id="sha256:1", size=1234, username="bob")
 
 
-async def test_an_image_that_is_here_is_not_pulled(images, runtime, told):
+async def test_an_image_that_is_here_is_not_pulled(images, runtime, reported):
     runtime.here[NAME] = APP
     assert await ensure(images, pod()) == APP
     assert runtime.pulls == []
-    assert told == [("main", "Normal", "Pulled", f'Container image "{NAME}" already present on machine')]
+    assert reported == [("main", "Normal", "Pulled", f'Container image "{NAME}" already present on machine')]
 
 
-async def test_a_missing_image_is_pulled_and_the_event_has_the_duration(images, runtime, told):
+async def test_a_missing_image_is_pulled_and_the_event_has_the_duration(images, runtime, reported):
     runtime.registry[NAME], runtime.seconds = APP, 1.5
     assert await ensure(images, pod(annotations={"owner": "ops"})) == APP
-    assert [each.image.image for each in runtime.pulls] == [NAME]
+    assert [pull.image.image for pull in runtime.pulls] == [NAME]
     assert dict(runtime.pulls[0].image.annotations) == {"owner": "ops"}
-    assert [each[1:] for each in told] == [
+    assert [item[1:] for item in reported] == [
         ("Normal", "Pulling", f'Pulling image "{NAME}"'),
         (
             "Normal",
@@ -136,12 +136,12 @@ async def test_policy_always_pulls_an_image_that_is_present(images, runtime):
     assert (len(runtime.pulls), runtime.statuses) == (1, ["sha256:1"])
 
 
-async def test_never_never_pulls_but_looks_again(images, runtime, clock, told):
+async def test_never_never_pulls_but_looks_again(images, runtime, clock, reported):
     error = await refused(images, pod(policy="Never"))
     words = f'Container image "{NAME}" is not present with pull policy of Never'
     assert (error.reason, str(error), error.retry_at) == ("ErrImageNeverPull", words, clock.now + 10)
     assert runtime.pulls == []
-    assert [each[1:] for each in told] == [
+    assert [item[1:] for item in reported] == [
         ("Warning", "ErrImageNeverPull", words),
         ("Warning", "Failed", "Error: ErrImageNeverPull"),
     ]
@@ -157,25 +157,25 @@ async def test_without_a_policy_the_latest_is_pulled_and_others_if_they_are_miss
     assert bool(runtime.pulls) == pulled
 
 
-async def test_a_name_that_is_none_is_refused_for_good(images, told):
+async def test_a_name_that_is_none_is_refused_for_good(images, reported):
     error = await refused(images, pod(image="Not a name"))
     assert (error.reason, error.retry_at) == ("InvalidImageName", None)
     assert str(error) == (
         'Failed to apply default image tag "Not a name": couldn\'t parse image name "Not a name": '
         "invalid reference format: repository name (library/Not a name) must be lowercase"
     )
-    assert [each[2] for each in told] == ["InspectFailed", "Failed"]
+    assert [item[2] for item in reported] == ["InspectFailed", "Failed"]
 
 
-async def test_a_failed_image_status_is_retried_later(images, runtime, clock, told):
+async def test_a_failed_image_status_is_retried_later(images, runtime, clock, reported):
     runtime.trouble = Unavailable("nobody there")
     error = await refused(images, pod())
     assert (error.reason, str(error)) == ("ImageInspectError", f'Failed to inspect image "{NAME}": nobody there')
     assert error.retry_at == clock.now + 10
-    assert told[0][1:] == ("Warning", "InspectFailed", str(error))
+    assert reported[0][1:] == ("Warning", "InspectFailed", str(error))
 
 
-async def test_a_failed_pull_is_reported_verbatim_and_backs_off(images, runtime, clock, told):
+async def test_a_failed_pull_is_reported_verbatim_and_backs_off(images, runtime, clock, reported):
     error = await refused(images, pod())
     words = f"'{NAME}' is {WORDS}"
     assert (error.reason, str(error)) == ("ErrImagePull", words)
@@ -183,7 +183,7 @@ async def test_a_failed_pull_is_reported_verbatim_and_backs_off(images, runtime,
     waiting = await refused(images, pod())
     assert (waiting.reason, waiting.retry_at) == ("ImagePullBackOff", 1010.0)
     assert str(waiting) == f'Back-off pulling image "{NAME}": ErrImagePull: {words}'
-    assert [each[1:] for each in told] == [
+    assert [item[1:] for item in reported] == [
         ("Normal", "Pulling", f'Pulling image "{NAME}"'),
         ("Warning", "Failed", f'Failed to pull image "{NAME}": {words}'),
         ("Warning", "Failed", "Error: ErrImagePull"),
@@ -228,16 +228,16 @@ async def test_each_pod_waits_for_itself(images):
     assert (await refused(images, pod("uid-2"))).reason == "ErrImagePull"
 
 
-async def test_pods_that_want_the_same_share_one_pull(images, runtime, told):
+async def test_pods_that_want_the_same_share_one_pull(images, runtime, reported):
     runtime.registry[NAME] = APP
     runtime.gate.clear()
     async with asyncio.TaskGroup() as tasks:
         waiting = [tasks.create_task(ensure(images, pod(f"uid-{number}"))) for number in range(5)]
         await runtime.knocked.wait()
         runtime.gate.set()
-    assert [each.result() for each in waiting] == [APP] * 5
+    assert [item.result() for item in waiting] == [APP] * 5
     assert len(runtime.pulls) == 1
-    assert [each[2] for each in told].count("Pulled") == 5
+    assert [item[2] for item in reported].count("Pulled") == 5
 
 
 async def test_pods_that_share_a_pull_share_its_failure(images, runtime):
@@ -246,7 +246,7 @@ async def test_pods_that_share_a_pull_share_its_failure(images, runtime):
         waiting = [tasks.create_task(refused(images, pod(f"uid-{number}"))) for number in range(3)]
         await runtime.knocked.wait()
         runtime.gate.set()
-    assert {(each.result().reason, str(each.result())) for each in waiting} == {
+    assert {(item.result().reason, str(item.result())) for item in waiting} == {
         ("ErrImagePull", f"'{NAME}' is {WORDS}")
     }
     assert len(runtime.pulls) == 1
@@ -283,7 +283,7 @@ async def test_logins_are_tried_one_after_the_other(images, runtime):
     runtime.registry[NAME], runtime.password = APP, "right"
     secrets = [login("registry.test", "ann", "wrong"), login("registry.test", "bob", "right")]
     assert await ensure(images, pod(), pull_secrets=[*secrets, login("elsewhere.test", "eve", "right")]) == APP
-    assert [each.auth.username for each in runtime.pulls] == ["ann", "bob"]
+    assert [pull.auth.username for pull in runtime.pulls] == ["ann", "bob"]
 
 
 async def test_when_all_credentials_fail_all_errors_are_reported(images, runtime):
@@ -317,7 +317,7 @@ async def test_a_damaged_secret_is_a_failed_pull(images, runtime):
     ("seconds", "shown"),
     [(0.0, "0s"), (0.1234, "123ms"), (1.0, "1s"), (12.34, "12.34s"), (60.0, "1m0s"), (3723.5, "1h2m3.5s")],
 )
-async def test_durations_are_printed_as_go_does(images, runtime, told, seconds, shown):
+async def test_durations_are_printed_as_go_does(images, runtime, reported, seconds, shown):
     runtime.registry[NAME], runtime.seconds = APP, seconds
     await ensure(images, pod())
-    assert f" in {shown} ({shown} including waiting)." in told[-1][-1]
+    assert f" in {shown} ({shown} including waiting)." in reported[-1][-1]

@@ -86,9 +86,9 @@ class Bench:
     def __init__(self, server, limits=DEFAULT_LIMITS, **settings) -> None:
         self.line = Line(LoopbackHttp(server.assembled.server.handle, ADMIN))
         self.machine = SmallMachine()
-        self.told = []
+        self.reported = []
         self.settings = NodeSettings(**{"name": "n1", "addresses": ("10.0.0.2",), **settings})
-        recorder = SimpleNamespace(tell=lambda _about, *event: self.told.append(event))
+        recorder = SimpleNamespace(tell=lambda _about, *event: self.reported.append(event))
         self.agent = NodeAgent(Client(self.line), SystemClock(), self.machine, self.settings, recorder, limits)
         self.agent.set_runtime_version("podwire", "1")
 
@@ -104,7 +104,7 @@ class Bench:
 
     @property
     def reasons(self):
-        return [reason for _, reason, _ in self.told]
+        return [reason for _, reason, _ in self.reported]
 
 
 @pytest.fixture
@@ -152,13 +152,13 @@ async def find(api, kind, name, namespace=""):
 
 
 def condition(node, type_="Ready"):
-    return next(each for each in node["status"]["conditions"] if each["type"] == type_)
+    return next(condition for condition in node["status"]["conditions"] if condition["type"] == type_)
 
 
 async def test_a_ready_node_is_registered_in_one_request(bench, api):
     async with bench.at_work():
         await soon(bench.agent.ready())
-        assert [each for each in bench.line.asked if "nodes" in each[1]][:1] == [("POST", "/api/v1/nodes")]
+        assert [item for item in bench.line.asked if "nodes" in item[1]][:1] == [("POST", "/api/v1/nodes")]
         assert not any(method == "PATCH" for method, _ in bench.line.asked)
         node = await api.get(NODES, "n1")
         assert condition(node)["status"] == "True"
@@ -261,7 +261,7 @@ async def test_a_node_that_was_there_is_taken_over(server, api):
         node = await api.get(NODES, "n1")
     assert node["spec"] == {"podCIDR": "10.1.0.0/24", "podCIDRs": ["10.1.0.0/24"], "unschedulable": True}
     assert {"zone": "b", "rack": "a"}.items() <= node["metadata"]["labels"].items()
-    internal = [each["address"] for each in node["status"]["addresses"] if each["type"] == "InternalIP"]
+    internal = [address["address"] for address in node["status"]["addresses"] if address["type"] == "InternalIP"]
     assert internal == ["10.0.0.3", "fd00::3"]
     assert again.reasons == ["Starting", "Rebooted"]
 
@@ -309,11 +309,11 @@ async def test_pressure_and_images_are_reported_with_the_next_heartbeat(bench, a
         bench.machine.memory = 1
         bench.agent.set_images([ContainerImage(names=("busybox:1",), size_bytes=7)])
 
-        async def told():
+        async def reported():
             node = await api.get(NODES, "n1")
             return condition(node, "MemoryPressure")["status"] == "True" and node["status"].get("images")
 
-        assert await eventually_async(told) == [{"names": ["busybox:1"], "sizeBytes": 7}]
+        assert await eventually_async(reported) == [{"names": ["busybox:1"], "sizeBytes": 7}]
         assert "NodeHasInsufficientMemory" in bench.reasons
 
 
@@ -385,10 +385,10 @@ async def test_kubectl_shows_the_node_as_any_other(bench, server, api):
         await eventually_async(lambda: find(api, LEASES, "n1", NAMESPACE))
         wide = (await kubectl(server, "get", "node", "-o", "wide")).splitlines()
         described = await kubectl(server, "describe", "node", "n1")
-        told = json.loads(await kubectl(server, "get", "node", "n1", "-o", "json"))
+        answer = json.loads(await kubectl(server, "get", "node", "n1", "-o", "json"))
     assert wide[1].split()[:3] == ["n1", "Ready", "<none>"]
     assert {"10.0.0.2", "6.18", "podwire://1"} <= set(wide[1].split())
     assert "KubeletReady                 kubelet is posting ready status" in described
     assert "HolderIdentity:" in described
     assert "Taints:             <none>" in described
-    assert told["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"] == 10250
+    assert answer["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"] == 10250

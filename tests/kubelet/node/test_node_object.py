@@ -68,13 +68,13 @@ def test_a_node_is_registered_whole():
         {"type": "Hostname", "address": "n1"},
     ]
     assert status["nodeInfo"]["containerRuntimeVersion"] == "podwire://1"
-    assert {each["type"]: each["status"] for each in status["conditions"]} == {
+    assert {condition["type"]: condition["status"] for condition in status["conditions"]} == {
         "MemoryPressure": "False",
         "DiskPressure": "False",
         "PIDPressure": "False",
         "Ready": "True",
     }
-    assert {each["lastHeartbeatTime"] for each in status["conditions"]} == {NOW}
+    assert {condition["lastHeartbeatTime"] for condition in status["conditions"]} == {NOW}
 
 
 def test_a_node_that_is_not_ready_has_the_taint_beside_its_own():
@@ -102,18 +102,18 @@ def test_a_node_that_is_not_ready_has_the_taint_beside_its_own():
 def test_a_node_is_under_pressure_when_too_little_is_left(left, pressed):
     settings = replace(SETTINGS, thresholds=(*DEFAULT, *parse_thresholds("pid.available<1%")))
     found = node_object.status(seen(left=left), settings)["conditions"]
-    assert {each["type"] for each in found if each["status"] == "True"} == {"Ready", *pressed}
+    assert {item["type"] for item in found if item["status"] == "True"} == {"Ready", *pressed}
     assert all(
-        ("Insufficient" in each["reason"] or "HasDiskPressure" in each["reason"]) == (each["type"] in pressed)
-        for each in found
+        ("Insufficient" in item["reason"] or "HasDiskPressure" in item["reason"]) == (item["type"] in pressed)
+        for item in found
     )
 
 
-def status_of(**told):
+def status_of(**reported):
     return pb.RuntimeStatus(
         conditions=[
             pb.RuntimeCondition(type=type_, status=not why, reason=why, message=f"{why} it is")
-            for type_, why in told.items()
+            for type_, why in reported.items()
         ]
     )
 
@@ -123,7 +123,7 @@ RUNTIME = "container runtime not ready: RuntimeReady=false reason:Down message:D
 
 
 @pytest.mark.parametrize(
-    ("told", "expected"),
+    ("reported", "expected"),
     [
         pytest.param({"RuntimeReady": "", "NetworkReady": ""}, Readiness(True), id="ready"),
         pytest.param(
@@ -138,8 +138,8 @@ RUNTIME = "container runtime not ready: RuntimeReady=false reason:Down message:D
         ),
     ],
 )
-def test_a_runtime_makes_a_node_ready_or_not(told, expected):
-    assert readiness(status_of(**told)) == expected
+def test_a_runtime_makes_a_node_ready_or_not(reported, expected):
+    assert readiness(status_of(**reported)) == expected
 
 
 def test_a_runtime_without_conditions_is_not_ready():
@@ -149,7 +149,7 @@ def test_a_runtime_without_conditions_is_not_ready():
 def test_the_time_of_a_change_stays_while_nothing_changes():
     before = node_object.node(seen(), SETTINGS, THEN)["status"]["conditions"]
     said = conditions.conditions(Readiness(False, "", "down"), ())
-    after = {each["type"]: each for each in conditions.dated(said, before, NOW)}
+    after = {item["type"]: item for item in conditions.dated(said, before, NOW)}
     assert after["Ready"]["lastTransitionTime"] == NOW
     assert after["Ready"]["reason"] == "KubeletNotReady"
     assert after["MemoryPressure"]["lastTransitionTime"] == THEN
@@ -167,7 +167,7 @@ def test_a_status_differs_by_content_and_not_by_time():
         seen(runtime_version="other://1"),
         seen(facts=FACTS._replace(cpus=8)),
     ]
-    assert all(node_object.differs(node, node_object.status(each, SETTINGS)) for each in changes)
+    assert all(node_object.differs(node, node_object.status(change, SETTINGS)) for change in changes)
 
 
 def test_resources_that_others_advertise_are_there_for_pods():
@@ -208,9 +208,9 @@ def test_an_existing_node_keeps_foreign_labels_and_taints():
 
 def test_the_largest_images_are_reported():
     images = tuple(ContainerImage(names=tuple(f"{size}-{n}" for n in range(9)), size_bytes=size) for size in range(80))
-    told = node_object.status(seen(images=images), SETTINGS)["images"]
-    assert [each["sizeBytes"] for each in told] == list(range(79, 29, -1))
-    assert {len(each["names"]) for each in told} == {5}
+    result = node_object.status(seen(images=images), SETTINGS)["images"]
+    assert [item["sizeBytes"] for item in result] == list(range(79, 29, -1))
+    assert {len(item["names"]) for item in result} == {5}
 
 
 def test_reserved_resources_are_not_allocatable():

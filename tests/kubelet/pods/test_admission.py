@@ -37,7 +37,7 @@ def pod(name="web", *, phase="Pending", labels=None, annotations=None, ports=(),
             },
             "spec": {
                 "containers": [container],
-                "securityContext": {"sysctls": [{"name": each, "value": "1"} for each in sysctls]},
+                "securityContext": {"sysctls": [{"name": sysctl, "value": "1"} for sysctl in sysctls]},
                 **spec,
             },
             "status": {"phase": phase},
@@ -130,7 +130,7 @@ def test_a_node_takes_a_pod(asked, others):
         ),
         pytest.param(
             pod(),
-            [pod(each) for each in "abc"],
+            [pod(letter) for letter in "abc"],
             "OutOfpods",
             "Node didn't have enough resource: pods, requested: 1, used: 3, capacity: 3",
             id="one pod too many",
@@ -250,7 +250,7 @@ def test_admitted_pods_never_exceed_the_allocatable_resources(asked):
         elif len(taken) < 3:
             assert milli + sum(int(_cpu(other)[:-1]) for other in taken) > 2000
     assert len(taken) <= 3
-    assert sum(int(_cpu(each)[:-1]) for each in taken) <= 2000
+    assert sum(int(_cpu(item)[:-1]) for item in taken) <= 2000
 
 
 def _cpu(pod_):

@@ -13,8 +13,8 @@ BOX = Sandbox(id="box", ready=True)
 
 
 def pod(*apps, init=(), status=None, **spec):
-    inits = [{"name": each, **({"restartPolicy": "Always"} if each.startswith("s") else {})} for each in init]
-    containers = [{"name": each, "image": "busybox"} for each in apps or ("a",)]
+    inits = [{"name": item, **({"restartPolicy": "Always"} if item.startswith("s") else {})} for item in init]
+    containers = [{"name": app, "image": "busybox"} for app in apps or ("a",)]
     return pods.read(
         {
             "metadata": {"name": "p", "namespace": "default", "uid": "u"},
@@ -40,7 +40,7 @@ def view(**more):
 
 def shown(observed, of=None, name="a", **more):
     of = of or pod()
-    container = next(each for each in of.spec.every_container if each.name == name)
+    container = next(item for item in of.spec.every_container if item.name == name)
     return container_status(of, container, observed, view(**more))
 
 
@@ -72,7 +72,7 @@ def test_the_user_is_reported_if_the_runtime_reports_it():
 
 
 @pytest.mark.parametrize(
-    ("running", "ready", "started", "told"),
+    ("running", "ready", "started", "reported"),
     [
         pytest.param("RUNNING", "a0", "a0", (True, True), id="both probes are content"),
         pytest.param("RUNNING", "", "a0", (False, True), id="not ready"),
@@ -80,13 +80,13 @@ def test_the_user_is_reported_if_the_runtime_reports_it():
         pytest.param("EXITED", "a0", "a0", (False, False), id="ended since"),
     ],
 )
-def test_probes_decide_on_ready_and_started(running, ready, started, told):
+def test_probes_decide_on_ready_and_started(running, ready, started, reported):
     status = shown(seen(one("a", running)), ready=frozenset({ready}), started=frozenset({started}))
-    assert (status["ready"], status["started"]) == told
+    assert (status["ready"], status["started"]) == reported
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "reported"),
     [
         pytest.param({}, {"exitCode": 0, "reason": "Completed"}, id="done"),
         pytest.param({"exit_code": 3}, {"exitCode": 3, "reason": "Error"}, id="failed"),
@@ -98,14 +98,14 @@ def test_probes_decide_on_ready_and_started(running, ready, started, told):
         ),
     ],
 )
-def test_an_ended_container(fields, told):
+def test_an_ended_container(fields, reported):
     times = {"startedAt": "1970-01-01T00:00:01Z", "finishedAt": "1970-01-01T00:00:02Z", "containerID": "podwire://a0"}
-    assert terminated(one("a", "EXITED", **fields), view()) == {**times, **told}
+    assert terminated(one("a", "EXITED", **fields), view()) == {**times, **reported}
 
 
 def test_a_container_that_never_started_has_no_times():
-    told = terminated(one("a", "EXITED", started_at=0, finished_at=0), view())
-    assert told.keys() == {"exitCode", "reason", "containerID"}
+    result = terminated(one("a", "EXITED", started_at=0, finished_at=0), view())
+    assert result.keys() == {"exitCode", "reason", "containerID"}
 
 
 def test_its_last_words_go_before_the_runtimes_message():
@@ -137,7 +137,7 @@ def test_of_a_container_that_was_restarted_the_end_before_is_shown():
 
 
 @pytest.mark.parametrize(
-    ("waiting", "told"),
+    ("waiting", "reported"),
     [
         pytest.param({}, {"reason": "ContainerCreating"}, id="being made"),
         pytest.param(
@@ -147,8 +147,8 @@ def test_of_a_container_that_was_restarted_the_end_before_is_shown():
         ),
     ],
 )
-def test_a_container_that_was_made_but_does_not_run(waiting, told):
-    assert shown(seen(one("a", "CREATED")), waiting=waiting)["state"] == {"waiting": told}
+def test_a_container_that_was_made_but_does_not_run(waiting, reported):
+    assert shown(seen(one("a", "CREATED")), waiting=waiting)["state"] == {"waiting": reported}
 
 
 @pytest.mark.parametrize(
@@ -195,8 +195,8 @@ def test_the_reason_of_a_failed_start_is_reported():
     ],
 )
 def test_which_init_containers_are_not_through(containers, started, names):
-    told = view(started=frozenset(started.split()))
-    assert uninitialized(pod(init=("i", "s")), seen(*containers), told) == names
+    result = view(started=frozenset(started.split()))
+    assert uninitialized(pod(init=("i", "s")), seen(*containers), result) == names
 
 
 @pytest.mark.parametrize(("code", "ready"), [pytest.param(0, True, id="done"), pytest.param(1, False, id="failed")])

@@ -98,8 +98,8 @@ async def test_an_http_hook_succeeds_with_any_response(status):
 async def test_an_http_hook_fails_without_a_connection():
     refused = 'Get "http://10.1.2.3:8080/bye": dial tcp 10.1.2.3:8080: connect: connection refused'
     assert await failure(GET, Container(ProbeFailed(refused))) == f"HTTP lifecycle hook (/bye) {WHERE} {refused}"
-    told = await failure(Hook(http_get=HttpGet(port="none")), Container())
-    assert told.startswith(f"HTTP lifecycle hook (/) {WHERE} couldn't find port")
+    result = await failure(Hook(http_get=HttpGet(port="none")), Container())
+    assert result.startswith(f"HTTP lifecycle hook (/) {WHERE} couldn't find port")
 
 
 async def test_a_sleep_passes():
@@ -107,8 +107,8 @@ async def test_a_sleep_passes():
 
 
 async def test_a_sleep_ends_with_the_grace():
-    told = await failure(Hook(sleep=SleepAction(seconds=3600)), Container(), 0.01)
-    assert told == f"Sleep lifecycle hook (3600) {WHERE} container terminated before sleep hook finished"
+    result = await failure(Hook(sleep=SleepAction(seconds=3600)), Container(), 0.01)
+    assert result == f"Sleep lifecycle hook (3600) {WHERE} container terminated before sleep hook finished"
 
 
 @pytest.mark.parametrize("hook", [EXEC, GET], ids=["exec", "httpGet"])

@@ -20,7 +20,7 @@ WELL = "The pod's network is as it was made again"
 
 
 @pytest.mark.parametrize(
-    ("told", "before", "news"),
+    ("reported", "before", "news"),
     [
         pytest.param(CheckResult("ok"), None, None, id="well from the first"),
         pytest.param(CheckResult("failed", "no route"), None, ("Warning", FAILED, "no route"), id="it fails"),
@@ -29,8 +29,8 @@ WELL = "The pod's network is as it was made again"
         pytest.param(CheckResult("ok"), "no route", ("Normal", RECOVERED, WELL), id="it is well again"),
     ],
 )  # fmt: skip
-def test_only_new_findings_are_recorded(told, before, news):
-    assert event(told, before) == news
+def test_only_new_findings_are_recorded(reported, before, news):
+    assert event(reported, before) == news
 
 
 @pytest.mark.parametrize("info", ["", "{}", "ok", "[1]", '{"state": 1}'])
@@ -57,16 +57,16 @@ class Runtime:
 
 class Recorder:
     def __init__(self):
-        self.told = []
+        self.reported = []
 
     def tell(self, pod, _type, reason, _message):
-        self.told.append((pod.name, reason))
+        self.reported.append((pod.name, reason))
 
 
 class CheckedNode:
     def __init__(self):
         self.runtime, self.recorder = Runtime(), Recorder()
-        self.pods = {each: pods.read({"metadata": {"name": each, "uid": each}, "spec": {}}) for each in "ab"}
+        self.pods = {letter: pods.read({"metadata": {"name": letter, "uid": letter}, "spec": {}}) for letter in "ab"}
         self.checks = NetworkChecks(self.runtime, self.recorder, self.pods.get, RuntimeLimits())
         self.checks.pods_synced.set()
 
@@ -92,7 +92,7 @@ async def test_a_network_failure_and_its_end_are_recorded_once(node):
         node.runtime.info["s"] = found
         node.checks.check("a", "s")
         await node.asked(at)
-    assert node.recorder.told == [("a", FAILED), ("a", RECOVERED)]
+    assert node.recorder.reported == [("a", FAILED), ("a", RECOVERED)]
 
 
 async def test_a_new_sandbox_starts_with_no_findings(node):
@@ -103,7 +103,7 @@ async def test_a_new_sandbox_starts_with_no_findings(node):
     node.runtime.info["s2"] = NO
     node.checks.check("a", "s2")
     await node.asked(3)
-    assert node.recorder.told == [("a", FAILED), ("a", FAILED)]
+    assert node.recorder.reported == [("a", FAILED), ("a", FAILED)]
 
 
 async def test_removed_and_foreign_sandboxes_are_skipped(node):
@@ -111,7 +111,7 @@ async def test_removed_and_foreign_sandboxes_are_skipped(node):
     for uid, sandbox in (("a", "gone"), ("nobody", "t"), ("b", "s")):
         node.checks.check(uid, sandbox)
     await node.asked(3)
-    assert node.recorder.told == [("b", FAILED)]
+    assert node.recorder.reported == [("b", FAILED)]
 
 
 async def test_when_the_runtime_comes_pods_with_a_network_of_their_own_are_looked_at():
@@ -132,4 +132,4 @@ async def test_when_the_runtime_comes_pods_with_a_network_of_their_own_are_looke
     await node.asked(1)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
-    assert (node.runtime.asked, node.recorder.told) == (["s"], [("a", FAILED)])
+    assert (node.runtime.asked, node.recorder.reported) == (["s"], [("a", FAILED)])

@@ -24,14 +24,14 @@ POLICIES = ("Always", "OnFailure", "Never")
 
 def pod(*apps, init=(), policy="Always", ephemeral=(), status=None, **spec):
     """Names of containers; an init container whose name begins with s is a sidecar."""
-    inits = [{"name": each, **({"restartPolicy": "Always"} if each.startswith("s") else {})} for each in init]
+    inits = [{"name": item, **({"restartPolicy": "Always"} if item.startswith("s") else {})} for item in init]
     return pods.read(
         {
             "metadata": {"name": "p", "namespace": "default", "uid": "u"},
             "spec": {
-                "containers": [{"name": each} for each in apps or ("a",)],
+                "containers": [{"name": app} for app in apps or ("a",)],
                 "initContainers": inits,
-                "ephemeralContainers": [{"name": each} for each in ephemeral],
+                "ephemeralContainers": [{"name": item} for item in ephemeral],
                 "restartPolicy": policy,
                 **spec,
             },
@@ -75,8 +75,8 @@ def seen(*containers, boxes=None):
 def summary(actions):
     """Actions in short words."""
     words = []
-    for each in actions:
-        match each:
+    for action in actions:
+        match action:
             case RunSandbox(attempt):
                 words.append(f"sandbox {attempt}")
             case StopSandbox(id_):
@@ -96,7 +96,7 @@ def summary(actions):
 
 def planned(pod_, observed, **facts):
     """All containers that run have started, if nothing else is said."""
-    facts.setdefault("started", frozenset(each.id for each in observed.running))
+    facts.setdefault("started", frozenset(item.id for item in observed.running))
     return plan(pod_, observed, Facts(**facts))
 
 
@@ -445,15 +445,15 @@ def test_a_plan_leads_somewhere(policy, states, ready):
         observed = newest_first(boxes.values(), containers.values())
         actions = planned(given_, observed).actions
         if not actions:
-            waiting = [each.id for each in observed.running if each.name == "i"]
+            waiting = [item.id for item in observed.running if item.name == "i"]
             if not waiting:
                 break
             containers[waiting[0]] = end("i", 0, observed.latest("i").attempt, observed.latest("i").sandbox)
-        for each in actions:
-            _carry_out(each, boxes, containers)
+        for action in actions:
+            _carry_out(action, boxes, containers)
     else:
         raise AssertionError(f"no rest: {summary(actions)}")
-    names = {each.name for each in observed.running}
+    names = {item.name for item in observed.running}
     assert names == set() if outcome(given_, observed) else names and names <= {"s", "a", "b"}
     for app in given_.spec.containers:
         latest = observed.latest(app.name)
@@ -466,8 +466,10 @@ def _carry_out(action, boxes, containers):
             boxes[f"s{attempt}"] = box(attempt)
         case StopSandbox(id_):
             boxes[id_] = box(int(id_[1:]), False)
-            for each in [each for each in containers.values() if each.sandbox == id_ and each.running]:
-                containers[each.id] = end(each.name, 137, each.attempt, id_)
+            for item in [
+                container for container in containers.values() if container.sandbox == id_ and container.running
+            ]:
+                containers[item.id] = end(item.name, 137, item.attempt, id_)
         case RemoveSandbox(id_):
             del boxes[id_]
         case StartContainer(container, attempt):
@@ -477,7 +479,7 @@ def _carry_out(action, boxes, containers):
         case KillContainer(_, killed):
             containers[killed.id] = end(killed.name, 137, killed.attempt, killed.sandbox)
         case EndContainers(running):
-            for each in running:
-                containers[each.id] = end(each.name, 137, each.attempt, each.sandbox)
+            for item in running:
+                containers[item.id] = end(item.name, 137, item.attempt, item.sandbox)
         case RemoveContainer(id_):
             del containers[id_]

@@ -174,7 +174,7 @@ async def resize(world, cpu, memory, name="p"):
 
 def condition(object_, type_):
     conditions = (object_ or {}).get("status", {}).get("conditions", [])
-    return next((each for each in conditions if each["type"] == type_), None)
+    return next((condition for condition in conditions if condition["type"] == type_), None)
 
 
 def has(cpu):
@@ -200,8 +200,13 @@ async def test_a_running_pod_is_resized(world):
     assert after["allocatedResources"] == {"cpu": "200m", "memory": "128Mi"}
     assert (after["containerID"], after["restartCount"]) == (before["containerID"], 0)
     assert now["status"]["observedGeneration"] == now["metadata"]["generation"] == 2
-    ((name, told),) = world.runtime.updates
-    assert (name, told.cpu_shares, told.cpu_quota, told.memory_limit_in_bytes) == ("c", 204, 20000, 128 << 20)
+    ((name, reported),) = world.runtime.updates
+    assert (name, reported.cpu_shares, reported.cpu_quota, reported.memory_limit_in_bytes) == (
+        "c",
+        204,
+        20000,
+        128 << 20,
+    )
     assert world.runtime.sandbox_updates[-1].resources.cpu_shares == 204
     started = await world.event("ResizeStarted")
     assert started.startswith("Pod resize started: ")
@@ -300,7 +305,7 @@ async def test_an_interrupted_resize_is_finished_by_the_next_kubelet(world):
     world.runtime.updates.clear()
     world.start()
     await world.until(has("200m"))
-    assert [told.cpu_shares for _, told in world.runtime.updates] == [204]
+    assert [reported.cpu_shares for _, reported in world.runtime.updates] == [204]
 
 
 async def test_nothing_is_recorded_for_pods_that_are_not_resized_and_records_go_with_their_pods(world):

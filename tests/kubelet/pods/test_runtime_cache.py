@@ -43,13 +43,13 @@ class Runtime:
 
     def tell(self, uid: str, *, of: str = "", kind: str = "CREATED") -> None:
         """Send an event, of a container or of the sandbox itself."""
-        told = pb.ContainerEventResponse(
+        result = pb.ContainerEventResponse(
             container_id=of,
             container_event_type=f"CONTAINER_{kind}_EVENT",
             pod_sandbox_status=self.sandboxes[uid],
             containers_statuses=[self.containers[uid]],
         )
-        self.events.put_nowait(told)
+        self.events.put_nowait(result)
 
     async def call(self, method, request, *, timeout):  # noqa: ASYNC109 - the port's own name
         self.calls.append(method.name.rpartition("/")[2])
@@ -57,12 +57,14 @@ class Runtime:
         if self.away:
             raise Unavailable("nobody is there")
         asked = getattr(request, "filter", None)
-        uids = [each for each in self.sandboxes if asked is None or asked.label_selector.get(UID, each) == each]
+        uids = [
+            sandbox for sandbox in self.sandboxes if asked is None or asked.label_selector.get(UID, sandbox) == sandbox
+        ]
         match method:
             case methods.LIST_POD_SANDBOX:
-                return pb.ListPodSandboxResponse(items=[self._listed(each) for each in uids])
+                return pb.ListPodSandboxResponse(items=[self._listed(uid) for uid in uids])
             case methods.LIST_CONTAINERS:
-                return pb.ListContainersResponse(containers=[self._container(each) for each in uids])
+                return pb.ListContainersResponse(containers=[self._container(uid) for uid in uids])
             case methods.POD_SANDBOX_STATUS:
                 return self._status(request.pod_sandbox_id)
             case methods.CONTAINER_STATUS:
@@ -123,16 +125,16 @@ class Told:
 
 @contextlib.asynccontextmanager
 async def watching(runtime, **limits):
-    told = Told()
-    wakeups = SimpleNamespace(runtime_changed=told.changed, orphans_possible=lambda: None)
-    connection = SimpleNamespace(connected=told.here, disconnected=told.went.append)
-    checks = SimpleNamespace(check=told.checked, check_all=lambda _: None)
+    result = Told()
+    wakeups = SimpleNamespace(runtime_changed=result.changed, orphans_possible=lambda: None)
+    connection = SimpleNamespace(connected=result.here, disconnected=result.went.append)
+    checks = SimpleNamespace(check=result.checked, check_all=lambda _: None)
     view = RuntimeCache(runtime, ME, wakeups, connection, checks, RuntimeLimits(**limits))
     running = asyncio.create_task(view.run())
     try:
         async with asyncio.timeout(SECONDS):
             await view.complete.wait()
-        yield view, told
+        yield view, result
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
@@ -142,8 +144,8 @@ async def watching(runtime, **limits):
 async def test_all_that_is_there_is_seen_at_first_with_its_containers(old):
     runtime = Runtime(old=old)
     runtime.add("a")
-    async with watching(runtime) as (view, told):
-        assert await told.next() == "a"
+    async with watching(runtime) as (view, reported):
+        assert await reported.next() == "a"
         assert view.observed("a").latest("c").running
         assert view.uids == {"a"}
 
@@ -153,23 +155,23 @@ async def test_all_that_is_there_is_seen_at_first_with_its_containers(old):
 async def test_sandboxes_of_another_owner_are_ignored(old, owner):
     runtime = Runtime(old=old)
     runtime.add("theirs", owner=owner)
-    async with watching(runtime) as (view, told):
+    async with watching(runtime) as (view, reported):
         runtime.set("theirs", pb.CONTAINER_EXITED)
         runtime.tell("theirs")
         runtime.add("ours")
         runtime.tell("ours")
-        assert await told.next() == "ours"
+        assert await reported.next() == "ours"
         assert (view.uids, await view.refresh("theirs")) == (set(), view.observed("none"))
 
 
 async def test_an_event_is_a_hint():
     runtime = Runtime(old=False)
     runtime.add("a")
-    async with watching(runtime) as (view, told):
-        await told.next()
+    async with watching(runtime) as (view, reported):
+        await reported.next()
         runtime.set("a", pb.CONTAINER_EXITED)
         runtime.tell("a")
-        assert await told.next() == "a"
+        assert await reported.next() == "a"
         assert view.observed("a").latest("c").running, "only asking overwrites what was seen"
         assert (await view.refresh("a")).latest("c").exited
 
@@ -177,27 +179,27 @@ async def test_an_event_is_a_hint():
 async def test_a_new_sandbox_has_its_own_network_status():
     runtime = Runtime(old=False)
     runtime.add("a")
-    async with watching(runtime) as (_view, told):
-        await told.next()
+    async with watching(runtime) as (_view, reported):
+        await reported.next()
         runtime.tell("a", of="a-c")
         runtime.tell("a", of="a", kind="STARTED")
         runtime.add("b")
         runtime.tell("b", of="b")
-        assert await told.next() == "b"
-        assert told.checks == [], "neither a container, nor another event, nor a new sandbox"
+        assert await reported.next() == "b"
+        assert reported.checks == [], "neither a container, nor another event, nor a new sandbox"
         runtime.tell("a", of="a")
-        await eventually_async(lambda: told.checks)
-        assert (told.checks, told.waiting) == ([("a", "a")], 0), "nothing of the pod changed"
+        await eventually_async(lambda: reported.checks)
+        assert (reported.checks, reported.waiting) == ([("a", "a")], 0), "nothing of the pod changed"
 
 
 async def test_a_silent_runtime_is_asked_again_soon_after_something_was_done_there():
     runtime = Runtime(old=True)
-    async with watching(runtime, relist=3600.0) as (view, told):
+    async with watching(runtime, relist=3600.0) as (view, reported):
         runtime.add("a")
         seen = await view.refresh_sandbox("a", "a")
         assert seen.latest("c").running
         runtime.set("a", pb.CONTAINER_EXITED)
-        assert await told.next() == "a"
+        assert await reported.next() == "a"
         runtime.calls.clear()
         await view.refresh("a")
         assert "ListContainers" in runtime.calls, "it was learnt that a sandbox's status does not tell of containers"
@@ -207,38 +209,38 @@ async def test_a_silent_runtime_is_asked_for_lists_only_while_nothing_changes():
     runtime = Runtime(old=True)
     for number in range(3):
         runtime.add(f"pod-{number}")
-    async with watching(runtime, relist=0.01) as (view, told):
+    async with watching(runtime, relist=0.01) as (view, reported):
         for _ in range(3):
-            await told.next()
+            await reported.next()
         runtime.calls.clear()
         await eventually_async(lambda: len(runtime.calls) >= 10)
         assert set(runtime.calls) == {"ListPodSandbox", "ListContainers"}
         runtime.set("pod-1", pb.CONTAINER_EXITED)
-        assert await told.next() == "pod-1"
+        assert await reported.next() == "pod-1"
         await view.refresh("pod-1")
         del runtime.sandboxes["pod-2"]
-        while await told.next() != "pod-2":
+        while await reported.next() != "pod-2":
             pass
 
 
 async def test_a_lost_runtime_is_reported_once_and_listed_again_when_it_returns(caplog):
     runtime = Runtime(old=True)
     runtime.add("a")
-    async with watching(runtime, relist=0.01) as (view, told):
-        await told.next()
+    async with watching(runtime, relist=0.01) as (view, reported):
+        await reported.next()
         for old in (True, False):
             runtime.away, runtime.old = True, old
-            await eventually_async(lambda: told.went)
-            before = told.came
+            await eventually_async(lambda: reported.went)
+            before = reported.came
             runtime.away = False
-            await eventually_async(lambda before=before: told.came > before)
-            told.went.clear()
+            await eventually_async(lambda before=before: reported.came > before)
+            reported.went.clear()
         runtime.set("a", pb.CONTAINER_EXITED)
         runtime.calls.clear()
         runtime.tell("a")
-        assert await told.next() == "a"
+        assert await reported.next() == "a"
         assert (await view.refresh_sandbox("a", "a")).latest("c").exited
-        assert [each.message for each in caplog.records].count(
+        assert [record.message for record in caplog.records].count(
             "runtime sends no container events, listing it every second instead"
         ) == 1
 
@@ -267,12 +269,12 @@ class Busy(Runtime):
 )
 async def test_events_that_come_while_a_pod_is_looked_at_count_if_the_answer_does_not_have_them(answers_first, looks):
     runtime = Busy(answers_first=answers_first)
-    async with watching(runtime) as (view, told):
-        await eventually_async(lambda: told.came == 2)
+    async with watching(runtime) as (view, reported):
+        await eventually_async(lambda: reported.came == 2)
         runtime.add("a")
         seen = await view.refresh_sandbox("a", "a")
         assert seen.latest("c").running == answers_first
-        assert told.waiting == looks
+        assert reported.waiting == looks
         runtime.set("a", pb.CONTAINER_UNKNOWN)
         runtime.tell("a")
-        assert await told.next() == "a", "nothing is held any longer"
+        assert await reported.next() == "a", "nothing is held any longer"

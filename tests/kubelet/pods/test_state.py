@@ -62,7 +62,7 @@ class World:
         made = ObservedContainer(
             id=f"a{attempt}", name="a", sandbox="s", state=number, attempt=attempt, exit_code=code, hash=""
         )
-        self.containers = [*(each for each in self.containers if each.id != made.id), made][-2:]
+        self.containers = [*(container for container in self.containers if container.id != made.id), made][-2:]
 
     def facts(self, pod=None):
         running = frozenset(container.id for container in self.observed.running)
@@ -120,14 +120,14 @@ async def test_a_back_off_is_recorded_once(world):
 
 
 @pytest.mark.parametrize(
-    ("seconds", "told"), [(10, "10s"), (80, "1m20s"), (300, "5m0s")], ids=["seconds", "both", "minutes"]
+    ("seconds", "reported"), [(10, "10s"), (80, "1m20s"), (300, "5m0s")], ids=["seconds", "both", "minutes"]
 )
-async def test_backoff_is_printed_as_go_prints_it(tmp_path, seconds, told):
+async def test_backoff_is_printed_as_go_prints_it(tmp_path, seconds, reported):
     world = World(tmp_path, PodLimits(crash_backoff=(seconds, 300.0)))
     await world.crash()
     world.has("EXITED", 1)
     await world.look()
-    assert world.waiting()[1].startswith(f"back-off {told} ")
+    assert world.waiting()[1].startswith(f"back-off {reported} ")
 
 
 async def test_a_container_that_ran_for_long_restarts_at_once(world):

@@ -17,12 +17,12 @@ POD = Schemas().shape("v1", "Pod")
 
 
 def pod(*apps, init=(), policy="Always", status=None, metadata=None, **spec):
-    inits = [{"name": each, **({"restartPolicy": "Always"} if each.startswith("s") else {})} for each in init]
+    inits = [{"name": item, **({"restartPolicy": "Always"} if item.startswith("s") else {})} for item in init]
     return pods.read(
         {
             "metadata": {"name": "p", "namespace": "default", "uid": "u", **(metadata or {})},
             "spec": {
-                "containers": [{"name": each} for each in apps or ("a",)],
+                "containers": [{"name": app} for app in apps or ("a",)],
                 "initContainers": inits,
                 "restartPolicy": policy,
                 **spec,
@@ -53,7 +53,7 @@ def seen(*containers, ready=True, ips=("10.0.0.2",)):
 
 def shown(of, observed, *, ready="all", **more):
     """All containers that run have started and are ready, if nothing else is said."""
-    running = frozenset(each.id for each in observed.running)
+    running = frozenset(item.id for item in observed.running)
     more.setdefault("started", running)
     return pod_status(
         of, observed, StatusInputs(now=NOW, ready=running if ready == "all" else frozenset(ready), **more)
@@ -61,11 +61,11 @@ def shown(of, observed, *, ready="all", **more):
 
 
 def conditions(status):
-    return {each["type"]: each["status"] for each in status["conditions"]}
+    return {condition["type"]: condition["status"] for condition in status["conditions"]}
 
 
 def condition(status, type_):
-    return next(each for each in status["conditions"] if each["type"] == type_)
+    return next(condition for condition in status["conditions"] if condition["type"] == type_)
 
 
 OTHER_GATE = {"type": "x.io/other", "status": "True"}
@@ -121,8 +121,8 @@ def test_a_pod_that_runs_well():
     assert conditions(status) == dict.fromkeys(
         ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"), "True"
     )
-    assert all(each.keys() == {"type", "status", "lastProbeTime", "lastTransitionTime"}
-               for each in status["conditions"])  # fmt: skip
+    assert all(condition.keys() == {"type", "status", "lastProbeTime", "lastTransitionTime"}
+               for condition in status["conditions"])  # fmt: skip
     assert (status["hostIP"], status["hostIPs"]) == ("192.0.2.1", [{"ip": "192.0.2.1"}])
     assert (status["podIP"], status["podIPs"]) == ("10.0.0.2", [{"ip": "10.0.0.2"}])
     assert (status["startTime"], status["qosClass"]) == (NOW, "Burstable")
@@ -130,7 +130,7 @@ def test_a_pod_that_runs_well():
 
 
 @pytest.mark.parametrize(
-    ("of", "observed", "ready", "told"),
+    ("of", "observed", "ready", "reported"),
     [
         pytest.param(pod(), NOTHING, "", "FTFFT", id="nothing yet"),
         pytest.param(pod(), seen(), "", "TTFFT", id="a network"),
@@ -144,10 +144,10 @@ def test_a_pod_that_runs_well():
         pytest.param(pod(init=("i",), policy="Never"), seen(end("i", 1)), [], "TFFFT", id="failed before it began"),
     ],
 )
-def test_conditions(of, observed, ready, told):
+def test_conditions(of, observed, ready, reported):
     order = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
     found = conditions(shown(of, observed, ready=ready))
-    assert "".join(found[each][0] for each in order) == told
+    assert "".join(found[item][0] for item in order) == reported
 
 
 @pytest.mark.parametrize(
@@ -165,9 +165,9 @@ def test_conditions(of, observed, ready, told):
     ],
 )
 def test_why_a_pod_is_not_ready(of, observed, reason, message):
-    told = shown(of, observed, ready="")
+    result = shown(of, observed, ready="")
     for type_ in ("Ready", "ContainersReady"):
-        found = condition(told, type_)
+        found = condition(result, type_)
         assert (found["reason"], found.get("message")) == (reason, message)
 
 
@@ -236,7 +236,7 @@ def test_a_pod_started_once():
 def test_addresses(of, observed, ips):
     status = shown(of, observed, host_ips=("192.0.2.1", "2001:db8::1"))
     assert status.get("podIP") == (ips[0] if ips else None)
-    assert tuple(each["ip"] for each in status.get("podIPs", ())) == ips
+    assert tuple(address["ip"] for address in status.get("podIPs", ())) == ips
 
 
 def test_why_it_failed_as_a_whole():
@@ -252,8 +252,8 @@ def test_why_it_failed_stays_known_to_a_kubelet_that_was_restarted():
 
 def test_ephemeral_containers_have_a_list_of_their_own():
     status = shown(pod(ephemeralContainers=[{"name": "e"}]), seen(run("a"), run("e")))
-    assert [each["name"] for each in status["ephemeralContainerStatuses"]] == ["e"]
-    assert [each["name"] for each in status["containerStatuses"]] == ["a"]
+    assert [item["name"] for item in status["ephemeralContainerStatuses"]] == ["e"]
+    assert [item["name"] for item in status["containerStatuses"]] == ["a"]
 
 
 def test_a_pod_that_was_not_let_in():
@@ -268,21 +268,21 @@ def test_a_pod_that_was_not_let_in():
 def test_a_status_says_which_generation_of_the_spec_it_is_about():
     status = shown(pod(metadata={"generation": 7}), seen(run("a")))
     assert status["observedGeneration"] == 7
-    assert {each["observedGeneration"] for each in status["conditions"]} == {7}
+    assert {condition["observedGeneration"] for condition in status["conditions"]} == {7}
     assert rejected_status(pod(metadata={"generation": 2}), "OutOfpods", "too many", NOW)["observedGeneration"] == 2
 
 
 def test_an_api_server_without_generations_gets_none():
     status = shown(pod(), seen(run("a")))
     assert "observedGeneration" not in status
-    assert all("observedGeneration" not in each for each in status["conditions"])
+    assert all("observedGeneration" not in condition for condition in status["conditions"])
 
 
 def test_a_new_generation_is_patched_in_every_condition():
     before, after = (shown(pod(metadata={"generation": number}), seen(run("a"))) for number in (1, 2))
     patch = status_patch(before, after)
     assert patch["observedGeneration"] == 2
-    assert [each["observedGeneration"] for each in patch["conditions"]] == [2] * len(after["conditions"])
+    assert [condition["observedGeneration"] for condition in patch["conditions"]] == [2] * len(after["conditions"])
     assert patch.keys() == {"observedGeneration", "conditions"}
 
 
@@ -291,7 +291,7 @@ def patched(before, patch):
     return strategic.apply({"status": before}, {"status": patch}, POD)["status"]
 
 
-def told(status):
+def reported(status):
     """What a reader sees: nothing is the same as nothing said."""
     return {
         name: sorted(({key: each for key, each in one.items() if each} for one in value), key=lambda one: one["type"])
@@ -341,7 +341,7 @@ def test_a_patch_leads_from_one_status_to_the_other(before, after):
     wanted = {**after, "conditions": [*after["conditions"], FOREIGN]}
     if after["phase"] in ENDS and "podIP" not in after:
         wanted = {"podIP": None, "podIPs": None, **wanted}
-    assert told(got) == told(wanted)
+    assert reported(got) == reported(wanted)
 
 
 @given(before=SHOWN, after=SHOWN)
@@ -356,7 +356,7 @@ def test_true_conditions_have_no_reason(status):
 
 def test_a_new_pod_gets_its_whole_status():
     status = shown(pod(), seen(run("a")))
-    assert told(patched({"phase": "Pending"}, status_patch({"phase": "Pending"}, status))) == told(status)
+    assert reported(patched({"phase": "Pending"}, status_patch({"phase": "Pending"}, status))) == reported(status)
 
 
 def test_only_changed_fields_are_patched():
@@ -364,4 +364,4 @@ def test_only_changed_fields_are_patched():
     after = shown(pod(status=before), seen(run("a")))
     patch = status_patch(before, after)
     assert patch.keys() == {"conditions", "containerStatuses"}
-    assert {each["type"] for each in patch["conditions"]} == {"Ready", "ContainersReady"}
+    assert {condition["type"] for condition in patch["conditions"]} == {"Ready", "ContainersReady"}

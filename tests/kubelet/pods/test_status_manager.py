@@ -89,19 +89,19 @@ async def world(pki):
     await assembled.start()
     api = Line(LoopbackHttp(assembled.server.handle, Certificate("admin", ("system:masters",))))
     made = World(api)
-    tasks = [asyncio.create_task(each) for each in (assembled.run(), made.reports.run())]
+    tasks = [asyncio.create_task(item) for item in (assembled.run(), made.reports.run())]
     account = {"name": "default", "namespace": "default"}
     await api.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account})
     yield made
-    for each in tasks:
-        each.cancel()
-    for each in tasks:
+    for task in tasks:
+        task.cancel()
+    for task in tasks:
         with contextlib.suppress(asyncio.CancelledError):
-            await each
+            await task
 
 
 def said(phase, message=None, *conditions):
-    status = {"phase": phase, "conditions": [{"type": each, "status": "True"} for each in conditions]}
+    status = {"phase": phase, "conditions": [{"type": condition, "status": "True"} for condition in conditions]}
     return {**status, "message": message} if message else status
 
 
@@ -131,7 +131,7 @@ async def test_a_starting_pod_is_reported_when_it_takes_long(world):
     assert not world.api.sent
     world.reports.report(pod, said("Running"))
     await world.settled(pod)
-    assert [each["phase"] for each in world.api.sent] == ["Running"]
+    assert [item["phase"] for item in world.api.sent] == ["Running"]
     world.limit(starting_delay=0.01)
     slow = await world.make("slow")
     world.reports.report(slow, starting())
@@ -163,8 +163,8 @@ async def test_only_changed_fields_are_sent(world):
     for status in (said("Running", "hello"), said("Running", "world"), said("Running")):
         world.reports.report(pod, status)
         await world.settled(pod)
-    assert [each.get("message") for each in world.api.sent] == ["hello", "world", None]
-    assert [sorted(each) for each in world.api.sent] == [["message", "phase"], ["message"], ["message"]]
+    assert [item.get("message") for item in world.api.sent] == ["hello", "world", None]
+    assert [sorted(item) for item in world.api.sent] == [["message", "phase"], ["message"], ["message"]]
     assert "message" not in await world.status()
 
 
@@ -231,7 +231,7 @@ async def test_a_rejected_status_is_logged_and_not_repeated(world, caplog):
     world.api.trouble = ApiError(Reason.INVALID, "no such phase")
     world.reports.report(pod, said("Dancing"))
     await world.settled(pod)
-    assert [each.message for each in caplog.records] == ["API server rejected pod status"]
+    assert [record.message for record in caplog.records] == ["API server rejected pod status"]
     world.api.trouble = None
     world.reports.report(pod, said("Running"))
     await world.settled(pod)
@@ -297,10 +297,10 @@ async def test_conditions_of_others_stay_and_are_seen(world):
     gate = {"type": "x.io/gate", "status": "True", "lastProbeTime": None, "lastTransitionTime": "2026-01-01T00:00:00Z"}
     await Client.patch(world.api, PODS, pod.name, {"status": {"conditions": [gate]}}, "default", subresource="status")
     await world.see(pod)
-    assert {each["type"] for each in world.reports.latest(pod.uid)["conditions"]} == {"Ready", "x.io/gate"}
+    assert {condition["type"] for condition in world.reports.latest(pod.uid)["conditions"]} == {"Ready", "x.io/gate"}
     world.reports.report(pod, said("Running", "more", "Ready"))
     await world.settled(pod)
-    assert {each["type"] for each in (await world.status())["conditions"]} == {"Ready", "x.io/gate"}
+    assert {condition["type"] for condition in (await world.status())["conditions"]} == {"Ready", "x.io/gate"}
 
 
 async def test_a_status_that_the_server_rewrites_is_not_sent_for_ever(world):
@@ -337,8 +337,8 @@ async def test_nothing_is_begun_while_it_ends(world):
     """A component that ends beside it may still have something to say, which nobody can send any more."""
     pod, other = await world.make(), await world.make("other")
     reports_ = StatusManager(world.api, StatusLimits())
-    for each in (pod, other):
-        reports_.update(each, await world.api.get(PODS, each.name, each.namespace))
+    for item in (pod, other):
+        reports_.update(item, await world.api.get(PODS, item.name, item.namespace))
     words = []
 
     class LastWords:

@@ -16,11 +16,11 @@ def place(tmp_path):
 
 
 def logged(*texts, tag="F"):
-    return "".join(f"{TIME} stdout {tag} {each}\n" for each in texts)
+    return "".join(f"{TIME} stdout {tag} {text}\n" for text in texts)
 
 
 @pytest.mark.parametrize(
-    ("container", "code", "file", "log", "told"),
+    ("container", "code", "file", "log", "reported"),
     [
         pytest.param(FILE, 0, "all is done", "x", "all is done", id="the file"),
         pytest.param(FILE, 1, "", "x", "", id="the log is not asked for"),
@@ -29,11 +29,11 @@ def logged(*texts, tag="F"):
         pytest.param(LOG, 0, "", "from the log", "", id="no log without a failure"),
     ],
 )
-def test_where_it_comes_from(place, container, code, file, log, told):
+def test_where_it_comes_from(place, container, code, file, log, reported):
     message, lines = place
     message.write_text(file)
     lines.write_text(logged(log))
-    assert read(container, message, str(lines), code) == told
+    assert read(container, message, str(lines), code) == reported
 
 
 @pytest.mark.parametrize("log", ["", "/no/such/file"], ids=["none kept", "none there"])
@@ -57,15 +57,15 @@ def test_invalid_utf8_is_replaced(place):
 
 def test_of_a_log_only_the_last_lines(place):
     place[1].write_text(logged(*(str(number) for number in range(LOG_LINES + 20))))
-    told = read(LOG, place[0], str(place[1]), 1).splitlines()
-    assert told == [str(number) for number in range(20, LOG_LINES + 20)]
+    result = read(LOG, place[0], str(place[1]), 1).splitlines()
+    assert result == [str(number) for number in range(20, LOG_LINES + 20)]
 
 
 def test_of_a_log_only_the_last_bytes(place):
     place[1].write_text(logged(*("x" * 100 for _ in range(200))))
-    told = read(LOG, place[0], str(place[1]), 1)
-    assert len(told) == LOG_BYTES
-    assert set(told) == {"x", "\n"}
+    result = read(LOG, place[0], str(place[1]), 1)
+    assert len(result) == LOG_BYTES
+    assert set(result) == {"x", "\n"}
 
 
 def test_a_line_in_parts_is_one_line(place):

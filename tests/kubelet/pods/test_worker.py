@@ -54,7 +54,7 @@ async def test_a_pod_gets_the_handler_of_its_runtime_class(world):
     await world.running()
     await world.make("q")
     await world.running("q")
-    assert sorted(each.runtime_handler for each in world.runtime.sandboxes.values()) == ["", "box"]
+    assert sorted(sandbox.runtime_handler for sandbox in world.runtime.sandboxes.values()) == ["", "box"]
 
 
 async def test_a_pod_waits_for_its_deleted_runtime_class(world):
@@ -79,13 +79,13 @@ async def test_a_failed_container_is_recorded_and_retried(world, call, reason):
     world.runtime.fails[call] = [Internal("out of luck")]
     await world.make()
 
-    def told(each):
+    def reported(each):
         return each and each["status"].get("containerStatuses", [{}])[0].get("state", {}).get("waiting") == {
             "reason": reason,
             "message": "out of luck",
         }
 
-    await world.until(told)
+    await world.until(reported)
     await world.running()
 
 
@@ -95,7 +95,7 @@ async def test_an_unexpected_error_of_one_pod_does_not_affect_others(world, capl
     await world.make("q")
     await world.running()
     await world.running("q")
-    assert "cannot sync pod: unexpected error" in {each.message for each in caplog.records}
+    assert "cannot sync pod: unexpected error" in {record.message for record in caplog.records}
 
 
 @pytest.mark.parametrize("call", ["RunPodSandbox", "CreateContainer", "StartContainer"])
@@ -192,7 +192,7 @@ async def test_an_unreadable_pod_does_not_affect_others(world, caplog):
     world.kubelet.pod_workers.present({"metadata": {"name": "odd", "uid": "x"}, "spec": {"containers": 7}})
     await world.make()
     await world.running()
-    assert "cannot read pod" in {each.message for each in caplog.records}
+    assert "cannot read pod" in {record.message for record in caplog.records}
 
 
 async def test_orphaned_sandboxes_are_removed(world):

@@ -101,19 +101,19 @@ class Bench:
         self.time = Time()
         self.answers = Answers(self.time)
         self.changed: list[str] = []
-        self.told: list[tuple[str, str, str]] = []
+        self.reported: list[tuple[str, str, str]] = []
         self.chance = 0.5
         self.probes = Probes(
             self.answers,
             self.time,
             self.changed.append,
-            lambda pod, container, type_, reason, message: self.told.append((container.name, reason, message)),
+            lambda pod, container, type_, reason, message: self.reported.append((container.name, reason, message)),
             sleep=self.time.sleep,
             chance=lambda: self.chance,
         )
 
     def follow(self, pod: pods.Pod, *running: ObservedContainer) -> None:
-        self.probes.follow(pod, {each.name: each for each in running}, ("10.1.2.3",))
+        self.probes.follow(pod, {item.name: item for item in running}, ("10.1.2.3",))
 
     def seen(self, id_: str = "c1", name: str = "app", state: int = pb.CONTAINER_RUNNING) -> ObservedContainer:
         """A container that was started right now."""

@@ -39,7 +39,7 @@ async def test_readiness_is_reported_once_after_the_first_success(bench, pod):
     assert bench.probes.ready(app(web), seen)
     await bench.time.pass_(60)
     assert bench.changed == ["u1"]
-    assert bench.told == []
+    assert bench.reported == []
 
 
 async def test_the_first_question_waits_for_the_initial_delay(bench, pod):
@@ -105,7 +105,7 @@ async def test_failures_in_a_row_give_a_verdict_and_an_end_to_the_questions(benc
     assert found.message == "Container app failed liveness probe"
     assert bench.answers.times("liveness") == [0, 1, 2]
     assert bench.changed == ["u1"]
-    assert bench.told == [("app", "Unhealthy", "Liveness probe failed: said liveness")] * 3
+    assert bench.reported == [("app", "Unhealthy", "Liveness probe failed: said liveness")] * 3
 
 
 async def test_a_start_that_fails_is_a_verdict_too(bench, pod):
@@ -117,7 +117,7 @@ async def test_a_start_that_fails_is_a_verdict_too(bench, pod):
     assert found is not None
     assert found.message == "Container app failed startup probe"
     message = 'Startup probe failed: command timed out: "startup" timed out after 1s'
-    assert bench.told == [("app", "Unhealthy", message)]
+    assert bench.reported == [("app", "Unhealthy", message)]
 
 
 async def test_a_restarted_container_starts_with_no_results(bench, pod):
@@ -183,7 +183,7 @@ async def test_a_probe_that_could_not_run_has_no_result(bench, pod):
     await bench.time.pass_(5)
     assert bench.probes.ready(app(web), seen)
     text = "Readiness probe errored and resulted in unknown state: rpc error: code = Unavailable desc = nobody there"
-    assert bench.told[0] == ("app", "Unhealthy", text)
+    assert bench.reported[0] == ("app", "Unhealthy", text)
 
 
 async def test_a_fault_in_one_probe_ends_no_other(bench, pod, caplog):
@@ -219,13 +219,13 @@ async def test_a_verdict_falls_with_the_deletion_of_the_pod(bench, pod):
     assert bench.probes.unhealthy(seen) is None
 
 
-def told(id_: str, **facts: bool):
+def reported(id_: str, **facts: bool):
     return {"containerStatuses": [{"name": "app", "containerID": f"podwire://{id_}", **facts}]}
 
 
 async def test_a_kubelet_that_restarts_makes_nothing_unready_and_spreads_its_questions(bench, pod):
     probes = {"startup": {}, "readiness": {"periodSeconds": 10, "failureThreshold": 1}}
-    web = pod(told("c1", ready=True, started=True), **probes)
+    web = pod(reported("c1", ready=True, started=True), **probes)
     old = ObservedContainer(id="c1", name="app", sandbox="s", state=pb.CONTAINER_RUNNING, started_at=1)
     bench.chance = 0.4
     bench.follow(web, old)
@@ -238,7 +238,7 @@ async def test_a_kubelet_that_restarts_makes_nothing_unready_and_spreads_its_que
 
 
 async def test_the_stored_status_of_another_container_is_ignored(bench, pod):
-    web, seen = pod(told("c0", ready=True, started=True), readiness={}), bench.seen("c1")
+    web, seen = pod(reported("c0", ready=True, started=True), readiness={}), bench.seen("c1")
     bench.follow(web, seen)
     assert not bench.probes.ready(app(web), seen)
 
@@ -268,7 +268,7 @@ async def test_sidecars_are_asked_too_at_the_address_that_the_pod_has_by_then(be
     seen = bench.seen(name="proxy")
     bench.probes.follow(web, {"proxy": seen}, ())
     await bench.time.pass_(0)
-    assert bench.told == [
+    assert bench.reported == [
         ("proxy", "Unhealthy", "Startup probe errored and resulted in unknown state: the pod has no address yet")
     ]
     bench.probes.follow(web, {"proxy": seen}, ("10.1.2.4",))

@@ -12,8 +12,8 @@ RESULTS = {"+": True, "-": False}
 
 def played(kind: Kind, results: str, **numbers: int) -> ProbeState:
     state = BEGINNING[kind]
-    for each in results:
-        state = after(kind, Probe(**numbers), state, RESULTS[each])
+    for result in results:
+        state = after(kind, Probe(**numbers), state, RESULTS[result])
     return state
 
 

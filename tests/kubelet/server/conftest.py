@@ -80,8 +80,8 @@ def pod():
         return {
             "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}"},
             "spec": {
-                "containers": [{"name": each} for each in containers],
-                "initContainers": [{"name": each} for each in init],
+                "containers": [{"name": container} for container in containers],
+                "initContainers": [{"name": item} for item in init],
             },
             "status": {"containerStatuses": list(statuses)},
         }

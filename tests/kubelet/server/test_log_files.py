@@ -20,13 +20,13 @@ def record(text, tag="F"):
 
 
 def records(*texts):
-    return b"".join(record(each) for each in texts)
+    return b"".join(record(text) for text in texts)
 
 
 def shown(files):
     """All that is there by now, as a reader sees it."""
     renderer = Renderer(LogOptions())
-    return b"".join(renderer.feed(each) for each in iter(files.read, b"")).decode()
+    return b"".join(renderer.feed(file) for file in iter(files.read, b"")).decode()
 
 
 def read(path, tail=None):

@@ -28,8 +28,8 @@ class Writer:
         self.file = path.open("a", buffering=1)
 
     def say(self, *texts):
-        for each in texts:
-            self.file.write(record(each))
+        for text in texts:
+            self.file.write(record(text))
 
     def rotate(self, time="20261115-100000"):
         self.path.rename(self.path.with_name(f"{self.path.name}.{time}"))
@@ -63,7 +63,7 @@ async def reader(runtime, writer, seen):
 
         async def rest(self):
             async with asyncio.timeout(SOON):
-                return self.text + "".join([each.decode() async for each in self.chunks])
+                return self.text + "".join([chunk.decode() async for chunk in self.chunks])
 
     @contextlib.asynccontextmanager
     async def opened(**options):
@@ -191,9 +191,9 @@ async def test_many_follow_one_log_and_leave_one_by_one(reader, writer, runtime)
     async with contextlib.AsyncExitStack() as stack:
         logs = [await stack.enter_async_context(reader(follow=True)) for _ in range(20)]
         writer.say("a")
-        await asyncio.gather(*(each.until("a\n") for each in logs))
-        for each in logs[:19]:
-            await each.chunks.aclose()
+        await asyncio.gather(*(log.until("a\n") for log in logs))
+        for item in logs[:19]:
+            await item.chunks.aclose()
         writer.say("b")
         await logs[19].until("b\n")
 

@@ -41,7 +41,7 @@ class Conversations:
 
     async def conversation(self, url, asked, spdy=(), protocols=()):
         self.urls.append(url)
-        self.spdy.append([each.name for each in spdy])
+        self.spdy.append([item.name for item in spdy])
 
         async def run(socket): ...
 
@@ -86,7 +86,7 @@ def get(server):
     return ask
 
 
-def told(answer):
+def reported(answer):
     return answer.status, answer.body.decode().strip()
 
 
@@ -97,7 +97,7 @@ async def test_a_log(get, book, pod, seen, tmp_path):
     answer = await get("/containerLogs/default/web/main", tailLines="1")
     assert isinstance(answer, Stream)
     assert answer.content_type.startswith("text/plain")
-    assert b"".join([each async for each in answer.chunks]) == b"b\n"
+    assert b"".join([chunk async for chunk in answer.chunks]) == b"b\n"
 
 
 @pytest.mark.parametrize(
@@ -117,12 +117,12 @@ async def test_a_log(get, book, pod, seen, tmp_path):
 )
 async def test_refusals_are_sentences(get, book, pod, path, said):
     book.put(pod(statuses=[{"name": "main", "state": {"waiting": {"reason": "BadLuck"}}}]))
-    assert told(await get(path)) == said
+    assert reported(await get(path)) == said
 
 
 async def test_a_bad_option_is_named(get, book, pod, seen):
     book.put(pod(), seen())
-    status, why = told(await get("/containerLogs/default/web/main", tailLines="x"))
+    status, why = reported(await get("/containerLogs/default/web/main", tailLines="x"))
     assert (status, why) == (400, 'tailLines: Invalid value: "x": must be a number')
 
 
@@ -208,7 +208,7 @@ async def test_ports_are_reached_by_the_runtime(
 )
 async def test_ports_that_cannot_be_reached(get, book, pod, seen, runtime, headers, query, why):
     book.put(pod(), seen())
-    status, said = told(await get("/portForward/default/web", headers=headers, **query))
+    status, said = reported(await get("/portForward/default/web", headers=headers, **query))
     assert status == 400
     assert why in said
     assert runtime.asked == []
@@ -226,7 +226,7 @@ async def test_an_invalid_request_is_rejected_before_the_runtime_is_called(
     get, book, pod, seen, runtime, query, headers, why
 ):
     book.put(pod(), seen())
-    status, said = told(await get("/exec/default/web/main", method="POST", headers=headers, **query))
+    status, said = reported(await get("/exec/default/web/main", method="POST", headers=headers, **query))
     assert status == 400
     assert why in said
     assert runtime.asked == []
@@ -242,7 +242,7 @@ async def test_an_invalid_request_is_rejected_before_the_runtime_is_called(
 async def test_a_runtime_that_refuses_is_quoted(get, book, pod, seen, runtime, error, said):
     book.put(pod(), seen())
     runtime.refuses = error
-    assert told(await get("/attach/default/web/main", headers=UPGRADE, output="1")) == said
+    assert reported(await get("/attach/default/web/main", headers=UPGRADE, output="1")) == said
     assert len(runtime.asked) == 1
 
 
@@ -268,7 +268,7 @@ async def test_a_runtime_that_is_away_is_named_and_its_grpc_error_is_not_shown(
     book.put(pod(), seen())
     runtime.refuses = Unavailable("failed to connect to all addresses; last error: UNKNOWN: unix:/run/x.sock")
     said = (503, "the container runtime of this node is not reachable; try again when it is back")
-    assert told(await get(path, headers=UPGRADE, **query)) == said
+    assert reported(await get(path, headers=UPGRADE, **query)) == said
 
 
 async def test_a_streaming_server_that_is_away_is_asked_for_again(get, book, pod, seen, runtime, conversations):
@@ -291,13 +291,13 @@ async def test_a_streaming_server_that_is_away_is_asked_for_again(get, book, pod
 async def test_pods_as_clients_see_them(get, book, pod):
     book.put(pod())
     answer = msgspec.json.decode((await get("/pods")).body)
-    assert (answer["kind"], [each["metadata"]["name"] for each in answer["items"]]) == ("PodList", ["web"])
+    assert (answer["kind"], [item["metadata"]["name"] for item in answer["items"]]) == ("PodList", ["web"])
     assert answer["items"][0]["kind"] == "Pod"
 
 
 async def test_health_settings_and_use(get):
-    assert told(await get("/healthz")) == (200, "ok")
-    assert told(await get("/configz")) == (200, '{"kubeletconfig":{"port":10250}}')
+    assert reported(await get("/healthz")) == (200, "ok")
+    assert reported(await get("/configz")) == (200, '{"kubeletconfig":{"port":10250}}')
     used = msgspec.json.decode((await get("/stats/summary")).body)
     assert (used["node"]["nodeName"], used["pods"][0]["podRef"]["name"]) == ("n1", "web")
 
@@ -311,7 +311,10 @@ def test_use_of_pods_by_their_containers():
         each.memory.working_set_bytes.value = 7
     [pod] = Summary("n1", Rates()).of_containers(None, stats, {})["pods"]
     assert pod["podRef"] == {"name": "web", "namespace": "shop", "uid": "u1"}
-    assert [(each["name"], each["memory"]["workingSetBytes"]) for each in pod["containers"]] == [("a", 7), ("b", 7)]
+    assert [(container["name"], container["memory"]["workingSetBytes"]) for container in pod["containers"]] == [
+        ("a", 7),
+        ("b", 7),
+    ]
 
 
 async def test_figures(get, book, pod, seen):
@@ -319,7 +322,7 @@ async def test_figures(get, book, pod, seen):
     lines = (await get("/metrics")).body.decode().splitlines()
     assert 'kubelet_running_containers{container_state="running"} 1' in lines
     assert 'kubelet_running_containers{container_state="exited"} 1' in lines
-    [memory] = [each for each in lines if each.startswith("process_resident_memory_bytes ")]
+    [memory] = [line for line in lines if line.startswith("process_resident_memory_bytes ")]
     assert int(memory.split()[1]) > 1_000_000
 
 
@@ -347,9 +350,9 @@ def test_metrics_of_the_runtime_have_the_labels_of_their_descriptors():
 
 def test_how_long_pods_took_to_start():
     meter = KubeletMetrics()
-    for each in (0.05, 0.06, 1000.0):
-        meter.pod_started(each)
-    lines = [each for each in meter.text([]).splitlines() if each.startswith("kubelet_pod_start")]
+    for item in (0.05, 0.06, 1000.0):
+        meter.pod_started(item)
+    lines = [line for line in meter.text([]).splitlines() if line.startswith("kubelet_pod_start")]
     name = "kubelet_pod_start_sli_duration_seconds"
     assert lines[0] == f'{name}_bucket{{le="0.05"}} 1'
     assert lines[1] == f'{name}_bucket{{le="0.1"}} 2'
@@ -371,8 +374,8 @@ def test_how_long_pods_took_to_start():
 )
 async def test_every_path_takes_a_right(get, doorman, path, right):
     doorman.refuses = ApiError(Reason.UNAUTHORIZED, "Unauthorized")
-    assert told(await get(path)) == (401, "Unauthorized")
-    assert [each.subresources[0] for each in doorman.rights] == [right]
+    assert reported(await get(path)) == (401, "Unauthorized")
+    assert [right.subresources[0] for right in doorman.rights] == [right]
 
 
 async def test_a_method_that_does_not_fit(get):

@@ -61,8 +61,8 @@ def test_the_summary_has_everything_of_upstreams():
     disk = PodDisk(time=NOW, node=DISK, logs={"main": TreeUsage(10, 1)}, volumes={"tmp": volume, "shm": memory})
     facts = {"u1": facts_of(pod_object(), {"main": 1000}, disk)}
     reading = NodeReading(usage=node(), disk=DISK, image_disk=DISK, images=TreeUsage(99, 9))
-    told = Summary("n1", Rates()).of_pods(reading, [stats()], facts)
-    of_node, [pod] = told["node"], told["pods"]
+    result = Summary("n1", Rates()).of_pods(reading, [stats()], facts)
+    of_node, [pod] = result["node"], result["pods"]
     assert of_node["memory"]["availableBytes"] == 5000
     assert of_node["network"]["name"] == "eth0"
     assert [link["name"] for link in of_node["network"]["interfaces"]] == ["eth1", "eth0"]
@@ -111,8 +111,8 @@ def test_rates_are_the_increase_since_somebody_asked():
 )
 def test_a_rate_needs_two_readings_that_belong_together(readings, rate):
     rates = Rates()
-    told = [rates.rate("k", int(at * SECOND), value) for at, value in readings]
-    assert told[-1] == rate
+    result = [rates.rate("k", int(at * SECOND), value) for at, value in readings]
+    assert result[-1] == rate
     rates.keep(set())
     assert not rates.knows("k", SECOND)
 

@@ -66,11 +66,11 @@ class Node:
         self.api = api
         self.root = root
         self.clock = MovableClock()
-        self.told: asyncio.Queue[frozenset[str]] = asyncio.Queue()
+        self.reported: asyncio.Queue[frozenset[str]] = asyncio.Queue()
         self.facts = NodeFacts(name="node-1", ips=("10.0.0.1",), allocatable={"cpu": "4", "memory": "8Gi"})
         self.kernel = KernelMounts()
         self.recursive = False
-        self.references = ReferencedObjects(api, self.told.put_nowait)
+        self.references = ReferencedObjects(api, self.reported.put_nowait)
         self.node: nodes.Node | None = None
         self.volumes = self.another()
 
@@ -106,7 +106,7 @@ class Node:
 
     async def changed(self) -> frozenset[str]:
         async with asyncio.timeout(SOON):
-            return await self.told.get()
+            return await self.reported.get()
 
     def volume(self, pod: pods.Pod, name: str, kind: str) -> Path:
         if kind in ("secret", "projected"):
@@ -117,7 +117,7 @@ class Node:
         return await self.volumes.mounts(pod, pod.spec.containers[0], env or {})
 
     def below(self) -> list[str]:
-        return [each.target for each in self.kernel.list() if each.target.startswith(f"{self.root}/")]
+        return [item.target for item in self.kernel.list() if item.target.startswith(f"{self.root}/")]
 
 
 @pytest.fixture(scope="session")
@@ -135,15 +135,15 @@ def node(pki, tmp_path) -> Callable[[], Any]:
         await assembled.start()
         client = CountingClient(LoopbackHttp(assembled.server.handle, ADMIN))
         made = Node(client, root)
-        tasks = [asyncio.create_task(each) for each in (assembled.run(), made.references.run(), made.volumes.run())]
+        tasks = [asyncio.create_task(item) for item in (assembled.run(), made.references.run(), made.volumes.run())]
         await made.make("ServiceAccount", "default")
         try:
             yield made
         finally:
-            for each in tasks:
-                each.cancel()
+            for task in tasks:
+                task.cancel()
             ended = await asyncio.gather(*tasks, return_exceptions=True)
-            assert all(isinstance(each, asyncio.CancelledError) for each in ended), ended
+            assert all(isinstance(item, asyncio.CancelledError) for item in ended), ended
 
     return enter
 
@@ -161,7 +161,7 @@ def _alone(work: Callable[[], None]) -> None:
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     if "node" not in pyfuncitem.fixturenames:
         return None
-    arguments = {each: pyfuncitem.funcargs[each] for each in pyfuncitem._fixtureinfo.argnames}
+    arguments = {argname: pyfuncitem.funcargs[argname] for argname in pyfuncitem._fixtureinfo.argnames}
     enter = arguments["node"]
 
     async def story() -> None:
@@ -180,4 +180,4 @@ def _plain(item: pytest.Function) -> Callable[..., Any]:
 @pytest.fixture(autouse=True)
 def nothing_is_left(tmp_path):
     yield
-    assert [each.target for each in mounted() if each.target.startswith(str(tmp_path))] == []
+    assert [item.target for item in mounted() if item.target.startswith(str(tmp_path))] == []

@@ -18,9 +18,9 @@ def shown(directory: Path) -> dict[str, bytes]:
     """What somebody who reads the volume sees."""
     found = {}
     for where, directories, files in os.walk(directory, followlinks=True):
-        directories[:] = [each for each in directories if not each.startswith("..")]
-        for each in files:
-            path = Path(where, each)
+        directories[:] = [directory for directory in directories if not directory.startswith("..")]
+        for file in files:
+            path = Path(where, file)
             found[str(path.relative_to(directory))] = path.read_bytes()
     return found
 
@@ -55,7 +55,7 @@ def test_only_changed_contents_are_written(tmp_path, changed):
     assert (volume / "..data").readlink() == first
     assert atomic_writer.write(volume, changed, None)
     assert shown(volume) == {path: file.data for path, file in changed.items()}
-    assert [each.name for each in volume.iterdir() if each.name.startswith("..2")] == [
+    assert [path.name for path in volume.iterdir() if path.name.startswith("..2")] == [
         str((volume / "..data").readlink())
     ]
 
@@ -66,7 +66,7 @@ def test_leftovers_of_a_killed_writer_are_removed_with_the_next_change(tmp_path)
     (volume / "..2020_01_01_00_00_00.1").mkdir()
     (volume / "..data_tmp").symlink_to("..2020_01_01_00_00_00.1")
     atomic_writer.write(volume, {"a": File(b"2", 0o644)}, None)
-    assert sorted(each.name for each in volume.iterdir()) == sorted(
+    assert sorted(path.name for path in volume.iterdir()) == sorted(
         ["..data", str((volume / "..data").readlink()), "a"]
     )
 
@@ -101,7 +101,7 @@ def test_a_reader_never_sees_a_mixture(tmp_path):
             pairs.append(_read_together(volume / "..data"))
     writer.join()
     pairs.append(_read_together(volume / "..data"))
-    assert [each for each in pairs if len(set(each)) != 1] == []
+    assert [pair for pair in pairs if len(set(pair)) != 1] == []
 
 
 def _read_together(directory: Path) -> list[bytes]:
@@ -112,7 +112,7 @@ def _read_together(directory: Path) -> list[bytes]:
         for name in ("a", "b"):
             files.append(os.open(name, os.O_RDONLY, dir_fd=above))
             opened.callback(os.close, files[-1])
-        return [os.read(each, 1000) for each in files]
+        return [os.read(file, 1000) for file in files]
 
 
 NAMES = st.sampled_from(["a", "b", "c/d", "c/e", "f/g/h"])
@@ -122,8 +122,8 @@ FILES = st.builds(File, st.binary(max_size=20), st.sampled_from([0o644, 0o600, 0
 @given(st.lists(st.dictionaries(NAMES, FILES), min_size=1, max_size=4), st.sampled_from([None, 4242]))
 def test_the_last_contents_win_over_any_history(tmp_path_factory, history, group):
     volume = tmp_path_factory.mktemp("history") / "v"
-    for each in history:
-        atomic_writer.write(volume, each, group)
+    for item in history:
+        atomic_writer.write(volume, item, group)
     assert shown(volume) == {path: file.data for path, file in history[-1].items()}
     assert not atomic_writer.write(volume, history[-1], group)
     if group is not None:

@@ -37,10 +37,10 @@ async def test_the_common_pod_finds_its_token_its_certificate_and_its_namespace(
     assert (mount.container_path, mount.readonly) == ("/var/run/secrets/kubernetes.io/serviceaccount", True)
     there = volume(node, pod)
     assert str(there) == mount.host_path
-    assert {each.name for each in there.iterdir() if not each.name.startswith("..")} == {"ca.crt", "namespace", "token"}
+    assert {path.name for path in there.iterdir() if not path.name.startswith("..")} == {"ca.crt", "namespace", "token"}
     assert (there / "namespace").read_text() == "default"
     assert (there / "ca.crt").read_text() == "PEM"
-    assert {mode(each) for each in there.iterdir() if each.is_file()} == {0o644}
+    assert {mode(path) for path in there.iterdir() if path.is_file()} == {0o644}
     said = claims((there / "token").read_text())
     assert said["kubernetes.io"]["pod"] == {"name": "web", "uid": pod.uid}
     assert said["sub"] == "system:serviceaccount:default:default"
@@ -50,7 +50,7 @@ async def test_the_common_pod_finds_its_token_its_certificate_and_its_namespace(
 async def test_nothing_secret_touches_the_disk_and_all_pods_share_one_mount(node):
     first, second = await common(node), await common(node, "other")
     await asyncio.gather(node.volumes.prepare(first), node.volumes.prepare(second))
-    [only] = [each for each in node.kernel.list() if each.target.startswith(f"{node.root}/")]
+    [only] = [item for item in node.kernel.list() if item.target.startswith(f"{node.root}/")]
     assert (only.target, only.kind) == (f"{node.root}/secrets", "tmpfs")
     assert {"nosuid", "nodev"} <= set(only.options)
     assert mode(node.root / "secrets") == 0o700
@@ -77,7 +77,7 @@ async def test_a_restarted_kubelet_uses_existing_volumes(node):
     await again.prepare(pod)
     assert len(node.below()) == 1
     assert (volume(node, pod) / "token").read_text()
-    assert len([each for each in volume(node, pod).iterdir() if each.name.startswith("..2")]) == 1
+    assert len([path for path in volume(node, pod).iterdir() if path.name.startswith("..2")]) == 1
 
 
 async def test_after_a_reboot_the_memory_is_empty_and_is_filled_again(node):

@@ -33,8 +33,8 @@ def test_concurrent_pods_share_one_mount(tmp_path):
         failures.extend(work.apply(uid, [step]))
 
     threads = [threading.Thread(target=make, args=(uid,)) for uid in "abcd"]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert (failures, kernel.mounted) == ([], [places.secrets])

@@ -82,7 +82,7 @@ class Kubelet:
         for task in self.tasks:
             task.cancel()
         ended = await asyncio.gather(*self.tasks, return_exceptions=True)
-        assert all(isinstance(each, asyncio.CancelledError) for each in ended), ended
+        assert all(isinstance(item, asyncio.CancelledError) for item in ended), ended
         self.tasks = []
 
 
@@ -123,7 +123,7 @@ class CsiNode:
         lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
         return [line for line in lines if not names or line["call"] in names]
 
-    def told(self):
+    def reported(self):
         """Calls that change something, in their order."""
         boring = ("NodeGetInfo", "NodeGetCapabilities", "registered")
         return [call["call"] for call in self.calls() if call["call"] not in boring]
@@ -259,7 +259,7 @@ async def test_a_volume_is_staged_published_and_undone_with_upstreams_paths(node
     assert (data["volumeHandle"], data["driverName"], data["nodeName"]) == ("vol-1", DRIVER, "node-1")
     assert data["volumeLifecycleMode"] == "Persistent"
     await node.volumes.remove(pod.uid)
-    assert node.told() == ["NodeStageVolume", "NodePublishVolume", "NodeUnpublishVolume", "NodeUnstageVolume"]
+    assert node.reported() == ["NodeStageVolume", "NodePublishVolume", "NodeUnpublishVolume", "NodeUnstageVolume"]
     assert node.below() == []
     assert (node.state / "volumes/vol-1/context-color").exists()
     assert not (node.root / "pods" / pod.uid).exists()
@@ -274,10 +274,10 @@ async def test_two_pods_share_a_staged_volume_and_the_last_one_unstages_it(node)
     await node.volumes.prepare(first)
     await node.volumes.prepare(second)
     await node.volumes.remove(first.uid)
-    assert node.told().count("NodeStageVolume") == 1
-    assert "NodeUnstageVolume" not in node.told()
+    assert node.reported().count("NodeStageVolume") == 1
+    assert "NodeUnstageVolume" not in node.reported()
     await node.volumes.remove(second.uid)
-    assert node.told()[-1] == "NodeUnstageVolume"
+    assert node.reported()[-1] == "NodeUnstageVolume"
 
 
 async def test_pods_wait_for_a_driver_and_are_woken_when_it_registers(node):
@@ -324,7 +324,7 @@ async def test_a_call_of_unknown_outcome_is_undone_with_the_pod(node):
     pod = await node.pod()
     await node.refused(pod)
     await node.volumes.remove(pod.uid)
-    assert node.told()[-2:] == ["NodeUnpublishVolume", "NodeUnstageVolume"]
+    assert node.reported()[-2:] == ["NodeUnpublishVolume", "NodeUnstageVolume"]
     assert node.below() == []
 
 
@@ -362,7 +362,7 @@ async def test_volumes_of_a_pod_that_went_while_the_kubelet_was_dead_are_unpubli
     await node.start_driver()
     await node.volumes.remove(pod.uid)
     assert node.below() == []
-    assert node.told()[-2:] == ["NodeUnpublishVolume", "NodeUnstageVolume"]
+    assert node.reported()[-2:] == ["NodeUnpublishVolume", "NodeUnstageVolume"]
 
 
 async def test_a_pod_stays_until_its_volume_is_unstaged(node):
@@ -419,10 +419,10 @@ async def test_a_running_pod_keeps_its_volume_when_the_kubelet_starts_again(node
     await node.start_driver()
     pod = await node.pod()
     await node.volumes.prepare(pod)
-    before = node.told()
+    before = node.reported()
     await node.start_kubelet()
     await node.volumes.refresh(pod)
-    assert node.told() == before
+    assert node.reported() == before
     await eventually_async(lambda: DRIVER in node.kubelet.drivers)
     await node.volumes.remove(pod.uid)
 
@@ -470,9 +470,9 @@ async def test_an_inline_volume_needs_a_driver_that_allows_it(node):
     assert (path / "context-color").read_text() == "red"
     [published] = node.calls("NodePublishVolume")
     assert published["volume_id"].startswith("csi-")
-    assert "NodeStageVolume" not in node.told()
+    assert "NodeStageVolume" not in node.reported()
     await node.volumes.remove(pod.uid)
-    assert node.told()[-1] == "NodeUnpublishVolume"
+    assert node.reported()[-1] == "NodeUnpublishVolume"
 
 
 @pytest.mark.parametrize(
@@ -543,7 +543,7 @@ async def test_a_volume_that_became_larger_is_expanded_and_the_claim_says_so(nod
     await node.start_driver()
     pod = await node.pod()
     await node.volumes.prepare(pod)
-    assert "NodeExpandVolume" not in node.told()
+    assert "NodeExpandVolume" not in node.reported()
     await node.api.patch(kind("PersistentVolume"), "pv-data", {"spec": {"capacity": {"storage": "2Gi"}}})
 
     async def shown():
@@ -564,7 +564,7 @@ async def test_a_volume_of_a_pod_that_has_ended_is_unpublished_while_the_pod_is_
     await node.path(pod)
     await node.volumes.release(pod)
     assert node.below() == []
-    assert node.told()[-2:] == ["NodeUnpublishVolume", "NodeUnstageVolume"]
+    assert node.reported()[-2:] == ["NodeUnpublishVolume", "NodeUnstageVolume"]
     await node.volumes.release(pod)
     await node.volumes.remove(pod.uid)
 

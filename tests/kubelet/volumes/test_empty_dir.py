@@ -49,7 +49,7 @@ async def test_a_directory_in_memory_is_a_tmpfs_as_large_as_it_may_be(node):
     pod = await node.pod(volumes=[volume], securityContext={"fsGroup": 3000})
     await node.volumes.prepare(pod)
     there = node.volume(pod, "v", "empty-dir")
-    [mount] = [each for each in node.kernel.list() if each.target == str(there)]
+    [mount] = [item for item in node.kernel.list() if item.target == str(there)]
     assert mount.kind == "tmpfs"
     assert os.statvfs(there).f_blocks * os.statvfs(there).f_frsize == 2**20
     assert (mode(there), there.stat().st_gid) == (0o3777, 3000)
@@ -71,7 +71,7 @@ async def test_a_directory_in_memory_is_found_again_and_removed(node):
 
 
 def limited(*limits):
-    containers = [{"name": "c", "resources": {"limits": {"memory": each} if each else {}}} for each in limits]
+    containers = [{"name": "c", "resources": {"limits": {"memory": limit} if limit else {}}} for limit in limits]
     return pods.read({"metadata": {"name": "x"}, "spec": {"containers": containers}})
 
 
@@ -100,7 +100,7 @@ def things(tmp_path):
     (tmp_path / "dangling").symlink_to("nowhere")
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(tmp_path / "socket"))
-        yield {each.name: str(each) for each in tmp_path.iterdir()} | {
+        yield {path.name: str(path) for path in tmp_path.iterdir()} | {
             "null": "/dev/null",
             "missing": str(tmp_path / "missing"),
             "deep": str(tmp_path / "a" / "b"),
@@ -138,8 +138,8 @@ def test_a_host_path_has_the_type_that_it_declares(things, kind, name):
     with pytest.raises(VolumeError) as refused:
         host_paths.check(source)
     made = kind == "FileOrCreate" and name == "deep"
-    told = "No such file or directory" if made else f"is not {WORDS[kind]}"
-    assert str(refused.value) == f"hostPath type check failed: {things[name]}{':' if made else ''} {told}"
+    result = "No such file or directory" if made else f"is not {WORDS[kind]}"
+    assert str(refused.value) == f"hostPath type check failed: {things[name]}{':' if made else ''} {result}"
 
 
 def test_created_host_paths_have_the_usual_modes(things, tmp_path):

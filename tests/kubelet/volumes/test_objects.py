@@ -25,7 +25,7 @@ def encoded(text):
 
 
 def files(directory):
-    return {each.name: each.read_text() for each in directory.iterdir() if not each.name.startswith("..")}
+    return {path.name: path.read_text() for path in directory.iterdir() if not path.name.startswith("..")}
 
 
 async def refused(node, pod):
@@ -177,8 +177,8 @@ async def test_an_unsupported_volume_type_is_rejected_by_name(node, source, word
         "metadata": {"name": "x", "namespace": "default", "uid": "u"},
         "spec": {"volumes": [{"name": "v"} | source]},
     }
-    [told] = await refused(node, pods.read(object_))
-    assert told == f'MountVolume.SetUp failed for volume "v" : {words} by podwire'
+    [reported] = await refused(node, pods.read(object_))
+    assert reported == f'MountVolume.SetUp failed for volume "v" : {words} by podwire'
 
 
 async def test_a_script_in_a_secret_can_be_run(node):
@@ -196,8 +196,8 @@ async def test_a_full_disk_is_reported_and_leaves_nothing_behind(node):
     await node.make("ConfigMap", "settings", data={"a": "1" * 100, "much": "x" * 100_000})
     pod = await node.pod(volumes=[CONFIG])
     for _ in range(3):
-        [told] = await refused(node, pod)
-        assert told == 'MountVolume.SetUp failed for volume "v" : No space left on device'
+        [reported] = await refused(node, pod)
+        assert reported == 'MountVolume.SetUp failed for volume "v" : No space left on device'
     assert list(node.volume(pod, "v", "configmap").iterdir()) == []
     await node.patch("ConfigMap", "settings", {"data": {"much": None}})
     await node.changed()
@@ -210,16 +210,16 @@ async def test_an_item_never_leaves_its_volume(node, path):
     await node.make("ConfigMap", "settings", data={"a": "1"})
     volume = {"name": "v", "configMap": {"name": "settings", "items": [{"key": "a", "path": path}]}}
     meta = {"name": "x", "namespace": "default", "uid": "u"}
-    [told] = await refused(node, pods.read({"metadata": meta, "spec": {"volumes": [volume]}}))
-    assert told.startswith('MountVolume.SetUp failed for volume "v" : invalid path: ')
+    [reported] = await refused(node, pods.read({"metadata": meta, "spec": {"volumes": [volume]}}))
+    assert reported.startswith('MountVolume.SetUp failed for volume "v" : invalid path: ')
 
 
 @pytest.mark.parametrize(("uid", "name"), [("../x", "v"), ("u", ".."), ("u", "a/b")])
 async def test_no_name_leads_out_of_the_volume(node, uid, name):
     meta = {"name": "x", "namespace": "default", "uid": uid}
     pod = pods.read({"metadata": meta, "spec": {"volumes": [{"name": name, "emptyDir": {}}]}})
-    [told] = await refused(node, pod)
-    assert "is not a name of a directory" in told
+    [reported] = await refused(node, pod)
+    assert "is not a name of a directory" in reported
     assert node.volumes.uids() <= {"u"}
 
 
@@ -241,5 +241,5 @@ async def test_an_api_server_without_an_answer_is_reported_in_time(node, monkeyp
 
     monkeypatch.setattr(node.api, "informer", lambda *_: Silent())
     pod = await node.pod(volumes=[CONFIG])
-    [told] = await refused(node, pod)
-    assert told.endswith("failed to sync configmap cache: timed out waiting for the condition")
+    [reported] = await refused(node, pod)
+    assert reported.endswith("failed to sync configmap cache: timed out waiting for the condition")

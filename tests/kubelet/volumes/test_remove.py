@@ -69,8 +69,8 @@ async def test_a_pod_that_a_killed_kubelet_left_is_found_and_removed(node):
 
 async def test_other_pods_are_not_touched(node):
     first, second = await node.pod("a", volumes=[EMPTY]), await node.pod("b", volumes=[EMPTY])
-    for each in (first, second):
-        await node.volumes.prepare(each)
+    for item in (first, second):
+        await node.volumes.prepare(item)
     await node.volumes.remove(first.uid)
     assert node.volumes.uids() == {second.uid}
     assert node.volume(second, "v", "empty-dir").is_dir()

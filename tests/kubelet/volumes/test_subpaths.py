@@ -24,7 +24,7 @@ def read(mount, name=""):
 
 
 def names(directory):
-    return [each.name for each in Path(directory).iterdir()]
+    return [path.name for path in Path(directory).iterdir()]
 
 
 async def test_a_part_that_is_not_there_is_made_with_the_rights_of_the_volume(node):
@@ -120,8 +120,8 @@ async def test_a_bound_subpath_stays_when_its_path_is_swapped(node, tmp_path):
 
 async def test_links_that_are_swapped_all_the_time_never_lead_out(node, tmp_path):
     volume, outside, target = tmp_path / "volume", tmp_path / "outside", tmp_path / "target"
-    for each in (volume / "inside", outside):
-        each.mkdir(parents=True)
+    for item in (volume / "inside", outside):
+        item.mkdir(parents=True)
     (volume / "inside" / "mark").write_text("inside")
     (outside / "mark").write_text("outside")
     link, other, done = volume / "link", volume / "other", threading.Event()
@@ -156,7 +156,7 @@ async def test_links_that_are_swapped_all_the_time_never_lead_out(node, tmp_path
 async def test_a_volume_with_parts_is_removed_whole(node):
     pod, _ = await scratch(node, {"subPath": "a"}, {"subPath": "b"}, {})
     made = await node.mounts(pod)
-    assert [Path(each.host_path).name for each in made] == ["0", "1", "v"]
+    assert [Path(item.host_path).name for item in made] == ["0", "1", "v"]
     assert len(node.below()) == 2
     await node.volumes.remove(pod.uid)
     assert node.below() == []

@@ -47,7 +47,7 @@ async def test_a_token_is_replaced_after_four_fifths_of_its_life_and_not_before(
 async def test_two_files_for_the_same_audience_hold_one_token(node):
     pod = await node.pod(volumes=[projected("a"), projected("b"), projected("c", audience="other")])
     await node.volumes.prepare(pod)
-    a, b, c = ((node.volume(pod, each, "projected") / "token").read_text() for each in "abc")
+    a, b, c = ((node.volume(pod, letter, "projected") / "token").read_text() for letter in "abc")
     assert a == b != c
     assert node.api.tokens == 2
 

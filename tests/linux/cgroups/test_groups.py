@@ -150,8 +150,8 @@ def test_limits_are_in_the_files(kernel, group):
     wanted = settings(ALL._replace(hugepages=(), mems=None), tree_by_controller(cgroups.trees))
     cgroups.limit(group, ALL._replace(hugepages=(), mems=None))
     home = tree_by_controller(cgroups.trees)
-    for each in wanted:
-        assert Path(home[each.controller].mount, group, each.file).read_text().strip() == each.value, each.file
+    for item in wanted:
+        assert Path(home[item.controller].mount, group, item.file).read_text().strip() == item.value, item.file
 
 
 def test_a_limit_of_pids_holds(kernel, group):
@@ -260,7 +260,7 @@ def test_trees_of_a_hybrid_machine_are_found_once_each():
 
 def test_the_tree_of_a_unified_machine_is_one():
     found = layout.trees(parse_mountinfo(UNIFIED), lambda mount: "cpuset cpu io memory hugetlb pids rdma")
-    assert [each.version for each in found] == [2]
+    assert [item.version for item in found] == [2]
     assert found[0].controllers == {"cpuset", "cpu", "io", "memory", "hugetlb", "pids"}
 
 
@@ -294,7 +294,7 @@ def test_limits_have_their_names_in_each_version():
 
 def test_limit_without_a_controller_is_unsupported():
     with pytest.raises(errors.Unsupported, match="no cgroup has the hugetlb controller"):
-        settings(ALL, {each: Tree(2, "/", frozenset()) for each in ("cpu", "memory", "pids", "cpuset")})
+        settings(ALL, {name: Tree(2, "/", frozenset()) for name in ("cpu", "memory", "pids", "cpuset")})
 
 
 @given(st.integers(0, 1 << 20))

@@ -59,7 +59,7 @@ def test_recursive_bind_includes_submounts(kernel, places):
     assert not kernel.mounts.is_mounted(b / "sub")
     kernel.mounts.unmount(b)
     kernel.mounts.bind(a, b, recursive=True, read_only=True)
-    assert [("ro" in the(kernel, each).options) for each in (b, b / "sub")] == [True, True]
+    assert [("ro" in the(kernel, item).options) for item in (b, b / "sub")] == [True, True]
     assert "rw" in the(kernel, a / "sub").options
     with pytest.raises(OSError, match="Read-only"):
         (b / "sub" / "new").touch()
@@ -71,9 +71,9 @@ def test_mount_becomes_read_only_alone_or_recursively(kernel, places):
     (a / "sub").mkdir(exist_ok=True)
     kernel.mounts.mount("scratch", a / "sub", "tmpfs", ["nosuid"])
     kernel.mounts.make_read_only(a)
-    assert [("ro" in the(kernel, each).options) for each in (a, a / "sub")] == [True, False]
+    assert [("ro" in the(kernel, item).options) for item in (a, a / "sub")] == [True, False]
     kernel.mounts.make_read_only(a, recursive=True)
-    assert [("ro" in the(kernel, each).options) for each in (a, a / "sub")] == [True, True]
+    assert [("ro" in the(kernel, item).options) for item in (a, a / "sub")] == [True, True]
     assert "nosuid" in the(kernel, a / "sub").options
 
 

@@ -20,9 +20,9 @@ def layers(root, count, name="layer-{}"):
 
 @pytest.fixture
 def places(tmp_path):
-    found = {each: tmp_path / each for each in ("upper", "work", "merged")}
-    for each in found.values():
-        each.mkdir()
+    found = {name: tmp_path / name for name in ("upper", "work", "merged")}
+    for item in found.values():
+        item.mkdir()
     return found
 
 
@@ -63,7 +63,7 @@ def test_options_are_handed_on(kernel, tmp_path, places, way):
 def test_hundred_layers_fit(kernel, tmp_path, places, way):
     root = tmp_path / ("long-" * 20)
     lower = layers(root, 100)
-    assert sum(len(str(each)) for each in lower) > 4096
+    assert sum(len(str(item)) for item in lower) > 4096
     mount_overlay(places["merged"], lower, upper=places["upper"], work=places["work"])
     assert len(list(places["merged"].iterdir())) == 101
 
@@ -107,4 +107,4 @@ def test_error_has_the_kernels_message(kernel, tmp_path, places):
 def test_options_longer_than_a_page_are_refused(kernel, tmp_path, places):
     lower = layers(tmp_path, 60, "x" * 100 + "{}")
     with pytest.raises(errors.Refused, match="one page of options"):
-        mount_relative(str(places["merged"]), [str(each) for each in lower], {}, ())
+        mount_relative(str(places["merged"]), [str(item) for item in lower], {}, ())

@@ -10,7 +10,7 @@ from podwire.linux import errors
 from podwire.linux.net import borrow
 from podwire.linux.net.link_attributes import Attributes, DetailedLinks
 from podwire.linux.net.namespace_handle import NamespaceHandle
-from podwire.linux.values import Veth
+from podwire.linux.values import Ifb, Veth
 
 
 def ip(words):
@@ -110,6 +110,19 @@ def test_name_that_a_pod_has_is_refused_before_the_link_moves(ends):
         with pytest.raises(errors.LinkExists):
             borrow.lend_link(host, index, pod, Attributes(name="lo"))
         assert host.links.get(index).name == "dev0"
+
+
+def test_link_whose_driver_sets_no_mac_address_returns(ends):
+    """An ifb refuses to set its MAC address, even to the one that it has."""
+    with ExitStack() as stack:
+        host, pod, _ = ends(stack)
+        host.links.add(Ifb("card0", up=True))
+        index = host.links.get("card0").ifindex
+        before = borrow.snapshot_link(host, index)
+        index = borrow.lend_link(host, index, pod, Attributes(name="net1"))
+        index = borrow.return_link(pod, index, host, before, "spare0")
+        assert borrow.restore_link(host, index, before) == ()
+        assert borrow.snapshot_link(host, index) == before
 
 
 def test_partial_snapshot_leaves_the_rest_alone(ends):

@@ -55,7 +55,7 @@ def test_deletion_of_another_link_is_ignored(kernel, later):
             with suppress(errors.NoSuchLink):
                 left.append(network.links.get(index).name)
 
-        threads = [threading.Thread(target=delete, args=(each,)) for each in indices]
+        threads = [threading.Thread(target=delete, args=(index,)) for index in indices]
         for thread in threads:
             thread.start()
         for thread in threads:

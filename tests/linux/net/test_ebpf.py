@@ -33,8 +33,8 @@ def program():
         return held[-1]
 
     yield load
-    for each in held:
-        os.close(each)
+    for item in held:
+        os.close(item)
 
 
 def with_classifier(netlink, index, descriptor, parent, name):

@@ -73,16 +73,16 @@ def test_programs_are_detached(kernel, ways, count):
         with KernelNetwork() as network, Netlink() as netlink:
             network.links.add(Veth("v0", "v1", up=True))
             index = network.links.get("v0").ifindex
-            for each in ways:
-                each(index, netlink, held)
+            for item in ways:
+                item(index, netlink, held)
             assert bool(ebpf.tcx(index) or network.links.get(index).xdp) == bool(count)
             assert detach_programs(netlink, index) == count
             assert ebpf.tcx(index) == []
             assert not network.links.get(index).xdp
             assert detach_programs(netlink, index) == 0
     finally:
-        for each in held:
-            os.close(each)
+        for item in held:
+            os.close(item)
 
 
 def test_a_link_that_is_not_there_has_no_programs(kernel):

@@ -23,7 +23,7 @@ def test_events_follow_a_link_into_other_namespaces(kernel, tmp_path):
         index = network.links.get("v0").ifindex
         travels.read()
         network.links.move("v0", pod, "eth0")
-        [left] = [each for each in travels.read() if isinstance(each, LinkEvent) and each.netns is None and each.gone]
+        [left] = [item for item in travels.read() if isinstance(item, LinkEvent) and item.netns is None and item.gone]
         assert left.link.ifindex == index
         number, there = left.went
         with Netlink() as netlink:
@@ -31,11 +31,11 @@ def test_events_follow_a_link_into_other_namespaces(kernel, tmp_path):
             assert [link.name for link in RemoteLinks(netlink).links(number) if link.ifindex == there] == ["eth0"]
         with KernelNetwork(pod) as inside:
             inside.links.change("eth0", up=True)
-            changed = [each for each in travels.read() if isinstance(each, LinkEvent) and each.netns == number]
+            changed = [item for item in travels.read() if isinstance(item, LinkEvent) and item.netns == number]
             assert changed[-1].link.up
             inside.links.delete("eth0")
-        gone = [each for each in travels.read() if isinstance(each, LinkEvent) and each.netns == number and each.gone]
-        assert [(each.link.name, each.went) for each in gone] == [("eth0", None)]
+        gone = [item for item in travels.read() if isinstance(item, LinkEvent) and item.netns == number and item.gone]
+        assert [(item.link.name, item.went) for item in gone] == [("eth0", None)]
     namespaces.remove("pod")
 
 
@@ -45,15 +45,15 @@ def test_end_of_a_namespace_is_an_event(kernel, tmp_path):
     with KernelNetwork() as network, closing(LinkMoves()) as travels:
         network.links.add(Veth("v0", "v1"))
         network.links.move("v0", pod)
-        [left] = [each for each in travels.read() if isinstance(each, LinkEvent) and each.went]
+        [left] = [item for item in travels.read() if isinstance(item, LinkEvent) and item.went]
         namespaces.remove("pod")
-        told = []
+        events = []
         import select
 
-        while not any(isinstance(each, NamespaceEnded) for each in told):
+        while not any(isinstance(event, NamespaceEnded) for event in events):
             assert select.select([travels.fileno()], [], [], 60)[0], "nothing was told"
-            told += travels.read()
-        assert NamespaceEnded(left.went[0]) in told
+            events += travels.read()
+        assert NamespaceEnded(left.went[0]) in events
         with Netlink() as netlink, pytest.raises(errors.LinuxError):
             RemoteLinks(netlink).links(left.went[0])
 
@@ -76,20 +76,20 @@ def test_addresses_are_restored_with_all_attributes(kernel):
         network.links.change("v1", up=True)
         network.links.change("v0", up=True)
         index = network.links.get("v0").ifindex
-        for each in (
+        for name in (
             "10.0.0.1/24 brd + label v0:x",
             "10.0.0.2/24",
             "10.1.0.1/32 noprefixroute",
             "10.2.0.1 peer 10.2.0.2/32",
             "fd00::1/64 nodad noprefixroute",
         ):
-            subprocess.run(["ip", "addr", "add", *each.split(), "dev", "v0"], check=True)
+            subprocess.run(["ip", "addr", "add", *name.split(), "dev", "v0"], check=True)
         before = dump()
         kept = SavedAddresses(netlink)
         wanted = kept.list()[index]
         subprocess.run(["ip", "addr", "flush", "dev", "v0"], check=True)
         subprocess.run(["ip", "addr", "add", "10.9.9.9/24", "dev", "v0"], check=True)
         kept.restore(index, wanted, kept.list()[index])
-        assert [each for each in dump() if each["scope"] != "link"] == [
-            each for each in before if each["scope"] != "link"
+        assert [item for item in dump() if item["scope"] != "link"] == [
+            item for item in before if item["scope"] != "link"
         ]

@@ -15,7 +15,7 @@ def test_a_fresh_namespace_has_a_loopback_that_is_down(kernel, host):
     assert (lo.ifindex, lo.name, lo.kind, lo.up, lo.mtu, lo.mac) == (1, "lo", "", False, 65536, "00:00:00:00:00:00")
 
 
-def test_bridge_has_its_requested_attributes(kernel, host, told):
+def test_bridge_has_its_requested_attributes(kernel, host, reported):
     network, path = host("a")
     network.links.add(Bridge("br0", mtu=1400, mac=MAC, alias="podwire:net/a", up=True))
     bridge = network.links.get("br0")
@@ -26,12 +26,12 @@ def test_bridge_has_its_requested_attributes(kernel, host, told):
         "podwire:net/a",
         True,
     )
-    (seen,) = told("ip", "-j", "-d", "link", "show", "br0", netns=path)
+    (seen,) = reported("ip", "-j", "-d", "link", "show", "br0", netns=path)
     assert (seen["mtu"], seen["address"], seen["ifalias"]) == (1400, MAC, "podwire:net/a")
     assert seen["linkinfo"]["info_kind"] == "bridge"
 
 
-def test_a_pair_reaches_into_another_namespace_at_once(kernel, host, told):
+def test_a_pair_reaches_into_another_namespace_at_once(kernel, host, reported):
     (here, path), (there, other) = host("a"), host("b")
     here.links.add(Bridge("br0", up=True))
     master = here.links.get("br0").ifindex
@@ -43,9 +43,9 @@ def test_a_pair_reaches_into_another_namespace_at_once(kernel, host, told):
     assert (end.peer, peer.peer) == (peer.ifindex, end.ifindex)
     assert end.peer_netns is not None
     assert peer.peer_netns is not None
-    (seen,) = told("ip", "-j", "link", "show", "eth0", netns=other)
+    (seen,) = reported("ip", "-j", "link", "show", "eth0", netns=other)
     assert (seen["ifindex"], seen["address"]) == (2, OTHER_MAC)
-    (seen,) = told("ip", "-j", "link", "show", "pod1", netns=path)
+    (seen,) = reported("ip", "-j", "link", "show", "pod1", netns=path)
     assert seen["master"] == "br0"
 
 
@@ -86,7 +86,7 @@ def test_second_link_of_a_name_is_refused_and_leaves_nothing(kernel, host, new):
     assert str(failed.value).startswith(
         f"add {'bridge' if isinstance(new, Bridge) else 'veth'} {new.name}: File exists"
     )
-    assert [link.name for link in network.links.list()] == [each.name for each in before]
+    assert [link.name for link in network.links.list()] == [item.name for item in before]
 
 
 def test_a_peers_name_is_taken_in_its_own_namespace_only(kernel, host):
@@ -198,7 +198,7 @@ def test_deleted_bridge_releases_its_ports(kernel, host):
     assert {(link.name, link.master) for link in network.links.list()} == {("lo", 0), ("a0", 0), ("a1", 0)}
 
 
-def test_a_ports_flags_are_set_one_by_one(kernel, host, told):
+def test_a_ports_flags_are_set_one_by_one(kernel, host, reported):
     network, path = host("a")
     network.links.add(Bridge("br0"))
     network.links.add(Veth("a0", "a1", master=network.links.get("br0").ifindex))
@@ -206,7 +206,7 @@ def test_a_ports_flags_are_set_one_by_one(kernel, host, told):
     network.links.set_port(port, hairpin=True)
     network.links.set_port(port, isolated=True)
     assert (network.links.get("a0").hairpin, network.links.get("a0").isolated) == (True, True)
-    (seen,) = told("bridge", "-j", "-d", "link", "show", "dev", "a0", netns=path)
+    (seen,) = reported("bridge", "-j", "-d", "link", "show", "dev", "a0", netns=path)
     assert (seen["hairpin"], seen["isolated"]) == (True, True)
     network.links.set_port(port, hairpin=False)
     assert (network.links.get("a0").hairpin, network.links.get("a0").isolated) == (False, True)
@@ -277,7 +277,7 @@ def test_an_open_network_keeps_its_namespace_alive(kernel, host, tmp_path):
     eventually(lambda: [link.name for link in here.links.list()] == ["lo"])
 
 
-def test_macvlan_is_stacked_on_its_parent(kernel, host, told):
+def test_macvlan_is_stacked_on_its_parent(kernel, host, reported):
     (here, path), (there, other) = host("a"), host("b")
     here.links.add(Veth("a0", "a1", mtu=1400))
     parent = here.links.get("a0").ifindex
@@ -288,7 +288,7 @@ def test_macvlan_is_stacked_on_its_parent(kernel, host, told):
     assert (far.kind, far.peer) == ("macvlan", parent)
     assert far.peer_netns is not None
     assert (near.mode, far.mode, here.links.get("a0").mode) == ("bridge", "private", "")
-    (seen,) = told("ip", "-j", "-d", "link", "show", "m0", netns=path)
+    (seen,) = reported("ip", "-j", "-d", "link", "show", "m0", netns=path)
     assert seen["linkinfo"]["info_data"]["mode"] == "bridge"
     here.links.delete("a0")
     assert [link.name for link in there.links.list()] == ["lo"]
@@ -303,7 +303,7 @@ def test_the_loopback_is_not_deleted(kernel, host):
     assert network.links.get("lo")
 
 
-def test_macvlan_keeps_its_tag_and_mode_when_it_moves(kernel, host, told):
+def test_macvlan_keeps_its_tag_and_mode_when_it_moves(kernel, host, reported):
     (here, _), (there, other) = host("a"), host("b")
     here.links.add(Veth("a0", "a1"))
     parent = here.links.get("a0").ifindex
@@ -312,7 +312,7 @@ def test_macvlan_keeps_its_tag_and_mode_when_it_moves(kernel, host, told):
     here.links.move(here.links.get("m0").ifindex, other, "eth0")
     moved = there.links.get("eth0")
     assert (moved.alias, moved.mode, moved.kind, moved.up) == ("mine", "vepa", "macvlan", False)
-    (seen,) = told("ip", "-j", "-d", "link", "show", "eth0", netns=other)
+    (seen,) = reported("ip", "-j", "-d", "link", "show", "eth0", netns=other)
     assert seen["linkinfo"]["info_data"]["bcqueuelen"] == 2000
     with pytest.raises(errors.Refused, match="marked first"):
         here.links.add(Macvlan("m1", parent, netns=other, alias="mine"))

@@ -24,8 +24,8 @@ def network(kernel):
         return opened[-1]
 
     yield open_
-    for each in opened:
-        each.close()
+    for item in opened:
+        item.close()
 
 
 def test_error_has_the_kernels_extended_message(kernel, network):
@@ -59,9 +59,9 @@ def test_each_error_belongs_to_its_request(kernel):
         return Request(19, 0, body, f"tag {index}", {19: errors.NoSuchLink})
 
     with Netlink() as netlink, pytest.raises(errors.NoSuchLink) as failed:
-        netlink.do(*(rename(each) for each in (1, 50, 1, 51, 1, 52)))
+        netlink.do(*(rename(number) for number in (1, 50, 1, 51, 1, 52)))
     assert failed.value.operation == "tag 50"
-    assert [each.partition(":")[2].partition(":")[0] for each in failed.value.__notes__] == [" tag 51", " tag 52"]
+    assert [item.partition(":")[2].partition(":")[0] for item in failed.value.__notes__] == [" tag 51", " tag 52"]
 
 
 def test_threads_share_a_socket(kernel, network):

@@ -36,13 +36,13 @@ def sane(routes) -> list[Route]:
     return sorted((route for route in routes if not route.destination.is_link_local), key=str)
 
 
-def test_addresses_are_there_as_ours_and_can_be_used_at_once(kernel, pod, told):
+def test_addresses_are_there_as_ours_and_can_be_used_at_once(kernel, pod, reported):
     network, path = pod()
     network.addresses.add(2, IF4)
     network.addresses.add(2, IF6)
     assert ours(network.addresses.list(2)) == [Address(2, IF4, PROTOCOL), Address(2, IF6, PROTOCOL)]
-    (seen,) = told("ip", "-j", "addr", "show", "eth0", netns=path)
-    four, six = (each for each in seen["addr_info"] if each["scope"] == "global")
+    (seen,) = reported("ip", "-j", "addr", "show", "eth0", netns=path)
+    four, six = (item for item in seen["addr_info"] if item["scope"] == "global")
     assert (four["local"], four["prefixlen"], four["broadcast"]) == ("10.1.0.5", 24, "10.1.0.255")
     assert (six["local"], six["prefixlen"], six["nodad"]) == ("fd00:1::5", 64, True)
     assert "tentative" not in six
@@ -99,7 +99,7 @@ def test_an_ipv4_address_may_have_a_second_prefix_and_an_ipv6_address_may_not(ke
 def test_an_address_goes_once_and_with_it_its_route(kernel, pod, interface):
     network, _ = pod()
     network.addresses.add(2, interface)
-    assert [each.destination for each in sane(network.routes.list(interface.version))] == [interface.network]
+    assert [item.destination for item in sane(network.routes.list(interface.version))] == [interface.network]
     network.addresses.delete(2, interface)
     assert ours(network.addresses.list(2)) == []
     assert sane(network.routes.list(interface.version)) == []
@@ -110,19 +110,19 @@ def test_an_address_goes_once_and_with_it_its_route(kernel, pod, interface):
 
 def test_the_first_ipv4_address_of_a_network_takes_the_later_ones_with_it(kernel, pod):
     network, _ = pod()
-    for each in ("10.1.0.5/24", "10.1.0.6/24", "10.9.0.1/24"):
-        network.addresses.add(2, ip_interface(each))
+    for name in ("10.1.0.5/24", "10.1.0.6/24", "10.9.0.1/24"):
+        network.addresses.add(2, ip_interface(name))
     network.addresses.delete(2, ip_interface("10.1.0.5/24"))
     assert [str(our.interface) for our in ours(network.addresses.list(2))] == ["10.9.0.1/24"]
 
 
 def test_a_later_ipv4_address_goes_alone(kernel, pod):
     network, _ = pod()
-    for each in ("10.1.0.5/24", "10.1.0.6/24"):
-        network.addresses.add(2, ip_interface(each))
+    for name in ("10.1.0.5/24", "10.1.0.6/24"):
+        network.addresses.add(2, ip_interface(name))
     network.addresses.delete(2, ip_interface("10.1.0.6/24"))
     assert [str(our.interface) for our in ours(network.addresses.list(2))] == ["10.1.0.5/24"]
-    assert [each.destination for each in sane(network.routes.list(4))] == [IF4.network]
+    assert [item.destination for item in sane(network.routes.list(4))] == [IF4.network]
 
 
 def test_a_link_that_is_not_there_has_no_addresses(kernel, pod):
@@ -148,7 +148,7 @@ def test_connected_addresses_are_reachable(kernel, pod):
     assert sane(network.routes.list(6)) == [Route(IF6.network, None, 2, metric=256, scope=0, protocol=2)]
 
 
-def test_default_routes_are_there_as_ours(kernel, pod, told):
+def test_default_routes_are_there_as_ours(kernel, pod, reported):
     network, path = pod()
     network.addresses.add(2, IF4)
     network.addresses.add(2, IF6)
@@ -158,7 +158,7 @@ def test_default_routes_are_there_as_ours(kernel, pod, told):
     six = Route(ALL6, GW6, 2, metric=1024, scope=0, protocol=PROTOCOL)
     assert [route for route in network.routes.list(4) if route.protocol == PROTOCOL] == [four]
     assert [route for route in network.routes.list(6) if route.protocol == PROTOCOL] == [six]
-    (seen,) = told("ip", "-j", "route", "show", "default", netns=path)
+    (seen,) = reported("ip", "-j", "route", "show", "default", netns=path)
     assert (seen["gateway"], seen["dev"], seen["protocol"], seen["metric"]) == (
         "10.1.0.1",
         "eth0",
@@ -166,7 +166,7 @@ def test_default_routes_are_there_as_ours(kernel, pod, told):
         7,
     )
     assert seen["metrics"] == [{"mtu": 1400, "advmss": 1300}]
-    (seen,) = told("ip", "-j", "-6", "route", "show", "default", netns=path)
+    (seen,) = reported("ip", "-j", "-6", "route", "show", "default", netns=path)
     assert (seen["gateway"], seen["protocol"]) == ("fd00:1::1", str(PROTOCOL))
 
 
@@ -177,7 +177,7 @@ def test_a_route_finds_its_link_by_its_gateway(kernel, pod):
     network.routes.add(Route(ALL4, GW4))
     network.routes.add(Route(ALL6, GW6))
     found = [route for family in (4, 6) for route in network.routes.list(family) if route.gateway]
-    assert [each.ifindex for each in found] == [2, 2]
+    assert [item.ifindex for item in found] == [2, 2]
 
 
 @pytest.mark.parametrize(("all_", "gateway"), [(ALL4, GW4), (ALL6, GW6)], ids=["IPv4", "IPv6"])
@@ -213,7 +213,7 @@ def test_a_gateway_is_reached_by_its_own_route(kernel, pod):
     network.routes.add(Route(ip_network("10.1.0.1/32"), None, 2, source=ip_address("10.1.0.5")))
     network.routes.add(Route(ALL4, GW4, 2))
     found = sane(network.routes.list(4))
-    assert [(str(each.destination), each.scope) for each in found] == [("0.0.0.0/0", 0), ("10.1.0.1/32", 253)]
+    assert [(str(item.destination), item.scope) for item in found] == [("0.0.0.0/0", 0), ("10.1.0.1/32", 253)]
 
 
 def test_a_route_with_a_source_that_is_not_here_is_refused(kernel, pod):
@@ -251,7 +251,7 @@ def test_routes_go_when_their_link_goes_down_and_the_connected_one_comes_back(ke
     assert sane(network.routes.list(6)) == []
     assert [our.interface for our in ours(network.addresses.list(2))] == [IF4], "IPv6 addresses go too"
     network.links.change(2, up=True)
-    assert [each.destination for each in sane(network.routes.list(4))] == [IF4.network]
+    assert [item.destination for item in sane(network.routes.list(4))] == [IF4.network]
 
 
 @pytest.mark.parametrize(("all_", "gateway"), [(ALL4, GW4), (ALL6, GW6)], ids=["IPv4", "IPv6"])
@@ -293,7 +293,7 @@ def test_destination_can_be_unreachable(kernel, pod):
     network, _ = pod()
     network.routes.add(Route(ip_network("10.9.0.0/16"), kind="blackhole"))
     network.routes.add(Route(ip_network("fd09::/64"), kind="unreachable"))
-    assert [each.kind for family in (4, 6) for each in sane(network.routes.list(family))] == [
+    assert [item.kind for family in (4, 6) for item in sane(network.routes.list(family))] == [
         "blackhole",
         "unreachable",
     ]
@@ -301,10 +301,10 @@ def test_destination_can_be_unreachable(kernel, pod):
     assert sane(network.routes.list(4)) == []
 
 
-def test_rules_choose_tables(kernel, host, told):
+def test_rules_choose_tables(kernel, host, reported):
     network, path = host("a")
     first = [*network.rules.list(4), *network.rules.list(6)]
-    assert [(each.priority, each.table) for each in first] == [
+    assert [(item.priority, item.table) for item in first] == [
         (0, LOCAL), (32766, MAIN), (32767, 253), (0, LOCAL), (32766, MAIN),
     ]  # fmt: skip
     four = Rule(100, 1000, source=ip_network("10.1.0.5/32"), input="lo")
@@ -313,7 +313,7 @@ def test_rules_choose_tables(kernel, host, told):
     network.rules.add(six)
     assert [rule for rule in network.rules.list(4) if rule.protocol == PROTOCOL] == [four]
     assert [rule for rule in network.rules.list(6) if rule.protocol == PROTOCOL] == [six]
-    (seen,) = [each for each in told("ip", "-j", "-d", "rule", netns=path) if each["priority"] == 100]
+    (seen,) = [item for item in reported("ip", "-j", "-d", "rule", netns=path) if item["priority"] == 100]
     assert (seen["src"], seen["iif"], seen["table"]) == ("10.1.0.5", "lo", "1000")
     with pytest.raises(errors.RuleExists):
         network.rules.add(four)
@@ -322,7 +322,7 @@ def test_rules_choose_tables(kernel, host, told):
         network.rules.delete(four)
 
 
-def test_neighbours_are_set_and_forgotten(kernel, pod, told):
+def test_neighbours_are_set_and_forgotten(kernel, pod, reported):
     network, path = pod()
     four = Neighbour(2, GW4, "02:00:00:00:00:01")
     six = Neighbour(2, GW6, "02:00:00:00:00:02")
@@ -333,7 +333,7 @@ def test_neighbours_are_set_and_forgotten(kernel, pod, told):
     changed = four._replace(mac="02:00:00:00:00:03")
     network.neighbours.replace(changed)
     assert sorted(network.neighbours.list(2), key=str) == sorted([changed, six], key=str)
-    seen = {each["dst"]: (each["lladdr"], each["state"]) for each in told("ip", "-j", "neigh", netns=path)}
+    seen = {item["dst"]: (item["lladdr"], item["state"]) for item in reported("ip", "-j", "neigh", netns=path)}
     assert seen["10.1.0.1"] == ("02:00:00:00:00:03", ["PERMANENT"])
     network.neighbours.delete(2, GW4)
     assert network.neighbours.list() == [six]
@@ -390,7 +390,7 @@ def test_batch_continues_after_an_error_and_reports_all(kernel, host):
 
     with pytest.raises(errors.NoSuchLink, match=r"add address 10.1.0.5/24 to link 77") as failed:
         told_to_fail()
-    assert [each.split(":")[:2] for each in failed.value.__notes__] == [["also", " change link eth7"]]
+    assert [item.split(":")[:2] for item in failed.value.__notes__] == [["also", " change link eth7"]]
     assert IF4 in [address.interface for address in network.addresses.list(1)]
 
 

@@ -29,8 +29,8 @@ def pair(kernel, tmp_path):
         return near, far
 
     yield make
-    for each in made.list():
-        made.remove(each.name)
+    for item in made.list():
+        made.remove(item.name)
 
 
 def read(sock):
@@ -67,19 +67,19 @@ def test_frames_are_sent_as_they_are(kernel, pair):
 
     def arrived():
         sender.send(frame)  # a link that just came up may drop the first
-        return frame in [each.data for each in heard.read()]
+        return frame in [item.data for item in heard.read()]
 
     eventually(arrived)
     sender.close()
     heard.close()
 
 
-def test_promiscuous_mode_ends_with_the_socket(kernel, pair, told):
+def test_promiscuous_mode_ends_with_the_socket(kernel, pair, reported):
     _, far = pair()
     heard = FrameSocket(index_of("b0", far), ARP, netns=far)
 
     def promiscuity():
-        [link] = told("ip", "-d", "-j", "link", "show", "b0", netns=far)
+        [link] = reported("ip", "-d", "-j", "link", "show", "b0", netns=far)
         return link["promiscuity"]
 
     assert promiscuity() == 0

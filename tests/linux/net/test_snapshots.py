@@ -67,11 +67,11 @@ def test_route_is_restored_exactly(kernel, route):
         assert SavedRoutes(netlink).restore(index, kept) == ()
         assert SavedRoutes(netlink).list(index) == kept
         destination = route.removeprefix("unicast ").split()[0]
-        assert [each for each in ip("route show table all") if each["dst"] == destination] == [
-            each for each in before[0] if each["dst"] == destination
+        assert [item for item in ip("route show table all") if item["dst"] == destination] == [
+            item for item in before[0] if item["dst"] == destination
         ]
-        assert [each for each in ip("-6 route show table all") if each["dst"] == destination] == [
-            each for each in before[1] if each["dst"] == destination
+        assert [item for item in ip("-6 route show table all") if item["dst"] == destination] == [
+            item for item in before[1] if item["dst"] == destination
         ]
 
 
@@ -103,8 +103,8 @@ def test_route_that_cannot_be_restored_is_reported(kernel):
         ip("route add 10.2.0.0/16 via 10.0.0.9 dev v0")
         kept = SavedRoutes(netlink).list(index)
         ip("addr flush dev v0")
-        (told,) = SavedRoutes(netlink).restore(index, kept)
-        assert told.startswith("add route 10.2.0.0/16")
+        (reported,) = SavedRoutes(netlink).restore(index, kept)
+        assert reported.startswith("add route 10.2.0.0/16")
 
 
 def test_exclusive_route_conflicts_with_another(kernel):
@@ -157,7 +157,7 @@ def test_rule_can_be_renamed_to_another_link(kernel):
         (kept,) = SavedRules(netlink).list()
         assert (kept.priority, kept.names("v0"), kept.names("w0")) == (500, True, False)
         SavedRules(netlink).add(kept.renamed("v0", "net1"))
-        assert sorted(each.get("iif", "") for each in ip("rule show") if each["priority"] == 500) == ["net1", "v0"]
+        assert sorted(item.get("iif", "") for item in ip("rule show") if item["priority"] == 500) == ["net1", "v0"]
 
 
 def test_permanent_neighbours_are_restored(kernel):
@@ -170,7 +170,7 @@ def test_permanent_neighbours_are_restored(kernel):
         ip("neigh add proxy 10.0.0.6 dev v0")
         before = ip("neigh show nud permanent"), ip("neigh show proxy")
         kept = SavedNeighbours(netlink).list(index)
-        assert {str(each.address) for each in kept} == {"10.0.0.9", "fd00::9", "10.0.0.6"}
+        assert {str(item.address) for item in kept} == {"10.0.0.9", "fd00::9", "10.0.0.6"}
         ip("neigh flush dev v0 nud permanent")
         ip("-6 neigh flush dev v0 nud permanent")
         ip("neigh del proxy 10.0.0.6 dev v0")
@@ -181,8 +181,8 @@ def test_permanent_neighbours_are_restored(kernel):
 
 def tc(words):
     """What it says, but for what it has counted."""
-    told = subprocess.run(["tc", *words.split()], capture_output=True, text=True, check=True).stdout
-    return re.sub(r"direct_packets_stat \d+", "direct_packets_stat", told)
+    output = subprocess.run(["tc", *words.split()], capture_output=True, text=True, check=True).stdout
+    return re.sub(r"direct_packets_stat \d+", "direct_packets_stat", output)
 
 
 QUEUES = [
@@ -220,8 +220,8 @@ def test_lost_filters_are_counted(kernel):
         tc("filter add dev v0 ingress protocol ip u32 match u32 0 0 flowid 1:1")
         kept = SavedQdiscs(netlink).list(index)
         tc("qdisc del dev v0 clsact")
-        (told,) = SavedQdiscs(netlink).restore(index, kept)
-        assert told.endswith("filters of the clsact queue ffff:")
+        (reported,) = SavedQdiscs(netlink).restore(index, kept)
+        assert reported.endswith("filters of the clsact queue ffff:")
 
 
 def test_default_qdiscs_are_not_saved(kernel):
@@ -237,8 +237,8 @@ def test_sysctls_are_restored_as_far_as_possible(kernel):
         assert (changed["ipv4/arp_ignore"], changed["ipv6/accept_ra"]) == ("3", "0")
         assert link_sysctls.restore("v0", before) == ()
         assert link_sysctls.read_all("v0") == before
-        (told,) = link_sysctls.restore("v0", {**before, "ipv4/nonsense": "1"})
-        assert "ipv4/conf/v0/nonsense" in told
+        (reported,) = link_sysctls.restore("v0", {**before, "ipv4/nonsense": "1"})
+        assert "ipv4/conf/v0/nonsense" in reported
         with pytest.raises(errors.NoSuchSysctl):
             link_sysctls.write("v9", {"ipv4/arp_ignore": "1"})
         assert link_sysctls.read_all("v9") == {}
@@ -251,7 +251,7 @@ def test_features_are_read_and_requested(kernel):
         ethtool.set_features(index, {"tx-tcp-segmentation": False, "rx-gro": True})
         after = ethtool.features(index)
         assert ("tx-tcp-segmentation" in after.active, "rx-gro" in after.active) == (False, True)
-        ethtool.set_features(index, {each: each in before.wanted for each in before.changeable})
+        ethtool.set_features(index, {item: item in before.wanted for item in before.changeable})
         assert ethtool.features(index) == before
         with pytest.raises(errors.Unsupported, match="bit name not found"):
             ethtool.set_features(index, {"tx-nonsense": True})

@@ -29,8 +29,8 @@ def cable(kernel, tmp_path):
         return index, *held, there
 
     yield made
-    for each in held:
-        each.close()
+    for item in held:
+        item.close()
     spaces.remove("pod")
 
 

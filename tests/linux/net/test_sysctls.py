@@ -8,7 +8,7 @@ from podwire.linux.net.sysctls import NAMESPACED, KernelSysctls, parts
 
 def test_a_parameter_of_a_network_is_its_own(kernel, tmp_path):
     pinned = kernel.namespaces(tmp_path)
-    one, two = (kernel.sysctls(pinned.create(each).path) for each in ("one", "two"))
+    one, two = (kernel.sysctls(pinned.create(name).path) for name in ("one", "two"))
     one.write("net.ipv4.ip_unprivileged_port_start", "80")
     assert one.read("net.ipv4.ip_unprivileged_port_start") == "80"
     assert two.read("net.ipv4.ip_unprivileged_port_start") == "1024"
@@ -36,7 +36,7 @@ def test_present_sysctls_are_written_together(kernel, tmp_path):
 
 def test_a_parameter_of_an_ipc_namespace_is_its_own(kernel, tmp_path):
     pinned = kernel.namespaces(tmp_path, "ipc")
-    one, two = (kernel.sysctls(ipc=pinned.create(each).path) for each in ("one", "two"))
+    one, two = (kernel.sysctls(ipc=pinned.create(name).path) for name in ("one", "two"))
     one.write("kernel.msgmax", "4096")
     assert (one.read("kernel.msgmax"), two.read("kernel.msgmax")) == ("4096", "8192")
 

@@ -76,8 +76,8 @@ def test_a_link_of_another_namespace_is_not_ours(machine):
 
 
 def test_sysfs_without_an_index_is_believed(machine):
-    for each in ("address", "ifindex"):
-        (machine / "class/net/eth0" / each).unlink()
+    for name in ("address", "ifindex"):
+        (machine / "class/net/eth0" / name).unlink()
     assert Sysfs(machine).knows("eth0", 99, "02:00:00:00:00:99")
 
 
@@ -124,7 +124,7 @@ def test_ethtool_reports_link_speeds(kernel):
         network.links.add(Bridge("br0", up=True))
         network.links.add(Veth("v0", "v1", up=True))
         assert speeds.of("v0") == 10_000
-        assert [speeds.of(each) for each in ("br0", "lo", "nothing")] == [None, None, None]
+        assert [speeds.of(name) for name in ("br0", "lo", "nothing")] == [None, None, None]
 
 
 def test_speeds_are_those_of_the_namespace_that_was_named(kernel, tmp_path):

@@ -1,9 +1,13 @@
 """How fast packets pass links, by what the kernel tells and by the packets themselves."""
 
+import errno
+from ipaddress import ip_network
+
 import pytest
 
 from podwire.linux import errors
-from podwire.linux.values import Bucket, Ifb, Veth
+from podwire.linux.net.traffic import KernelTraffic
+from podwire.linux.values import Bucket, Ifb, Subnets, Veth
 
 SLOW = Bucket(rate=500_000, burst=50_000, limit=62_500)
 
@@ -25,14 +29,14 @@ def test_ifb_has_its_requested_attributes(kernel, pair):
     assert (link.kind, link.mtu, link.alias, link.up, link.queue) == ("ifb", 1400, "podwire:a", True, 32)
 
 
-def test_bucket_exists_until_it_is_removed(kernel, pair, told):
+def test_bucket_exists_until_it_is_removed(kernel, pair, reported):
     network, path, index, _ = pair()
     assert network.traffic.shaped(index) is None
     network.traffic.shape(index, SLOW)
     found = network.traffic.shaped(index)
     assert (found.rate, found.limit) == (SLOW.rate, SLOW.limit)
     assert found.burst == pytest.approx(SLOW.burst, abs=64)
-    (seen,) = told("tc", "-j", "qdisc", "show", "dev", "a0", netns=path)
+    (seen,) = reported("tc", "-j", "qdisc", "show", "dev", "a0", netns=path)
     assert (seen["kind"], seen["handle"], seen["options"]["rate"]) == ("tbf", "7077:", SLOW.rate)
     network.traffic.unshape(index)
     assert network.traffic.shaped(index) is None
@@ -53,19 +57,19 @@ def test_a_second_bucket_is_refused(kernel, pair):
         network.traffic.shape(index, SLOW)
 
 
-def test_foreign_qdisc_is_not_touched(kernel, tmp_path, told):
+def test_foreign_qdisc_is_not_touched(kernel, tmp_path, reported):
     spaces = kernel.namespaces(tmp_path / "ns")
     path = spaces.create("a").path
     network = kernel.network(path)
     network.links.add(Veth("a0", "a1", up=True))
     index = network.links.get("a0").ifindex
-    told("tc", "qdisc", "add", "dev", "a0", "root", "handle", "9:", "htb", netns=path)
+    reported("tc", "qdisc", "add", "dev", "a0", "root", "handle", "9:", "htb", netns=path)
     with pytest.raises(errors.QdiscExists):
         network.traffic.shape(index, SLOW)
     with pytest.raises(errors.NoSuchQdisc):
         network.traffic.unshape(index)
     assert network.traffic.shaped(index) is None
-    assert told("tc", "-j", "qdisc", "show", "dev", "a0", netns=path)[0]["kind"] == "htb"
+    assert reported("tc", "-j", "qdisc", "show", "dev", "a0", netns=path)[0]["kind"] == "htb"
     network.close()
     spaces.remove("a")
 
@@ -106,3 +110,15 @@ def test_allmulticast_and_queue_length_can_be_set(kernel, pair):
     network.links.change(index, all_multicast=True, queue=77)
     after = network.links.get(index)
     assert (after.all_multicast, after.queue, after.up, after.promiscuous) == (True, 77, True, False)
+
+
+def test_kernel_without_classes_is_named_by_its_option():
+    """The kernel answers ENOENT for a kind of qdisc that it does not know."""
+
+    class Sender:
+        def do(self, *requests):
+            raise errors.NoSuchQdisc(errno.ENOENT, requests[0].operation, "Specified qdisc kind is unknown")
+
+    subnets = Subnets((ip_network("10.0.0.0/8"),), limited=True, by_source=True)
+    with pytest.raises(errors.Unsupported, match="built without CONFIG_NET_SCH_HTB"):
+        KernelTraffic(Sender()).shape_subnets(2, SLOW, subnets)

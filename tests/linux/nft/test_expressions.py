@@ -80,8 +80,8 @@ def opened(kernel, tmp_path):
         return made[-1], path
 
     yield make
-    for each in made:
-        each.close()
+    for item in made:
+        item.close()
 
 
 @contextmanager
@@ -127,8 +127,8 @@ def test_elements_of_ranges_cover_every_field(kernel, opened):
     box = Element(ip(20) + UDP + port(100), end=ip(29) + UDP + port(199))
     elements.add("places", box)
     assert elements.list("places") == [box]
-    assert [comes(path, *each) for each in ((20, 100), (29, 199), (25, 150))] == [True] * 3
-    assert [comes(path, *each) for each in ((19, 150), (30, 150), (25, 99), (25, 200))] == [False] * 4
+    assert [comes(path, *item) for item in ((20, 100), (29, 199), (25, 150))] == [True] * 3
+    assert [comes(path, *item) for item in ((19, 150), (30, 150), (25, 99), (25, 200))] == [False] * 4
     elements.delete("places", box)
     assert not comes(path, 25, 150)
 
@@ -191,7 +191,7 @@ def test_the_nft_program_can_show_it(kernel, opened):
 def test_a_transaction_of_many_thousands_goes_out_as_one(kernel, opened):
     elements, _ = opened()
     elements.tables().put(table())
-    many = [Element(each.to_bytes(4, "big"), number(each) + number(each)) for each in range(1, 20_001)]
+    many = [Element(item.to_bytes(4, "big"), number(item) + number(item)) for item in range(1, 20_001)]
     elements.add("who", *many)
     assert len(elements.list("who")) == 20_000
     with pytest.raises(errors.ElementExists):

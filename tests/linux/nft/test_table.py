@@ -47,8 +47,8 @@ def table(kernel, tmp_path):
         return opened[-1], path
 
     yield make
-    for each in opened:
-        each.close()
+    for item in opened:
+        item.close()
 
 
 def shown(path: str, *command: str) -> str:
@@ -238,8 +238,8 @@ def test_a_table_of_the_bridge_family_has_elements_of_its_own(kernel):
     element = Element(keys.joined(keys.interface("veth0"), keys.mac("02:00:00:00:00:01")), comment="of a pod")
     bridge.add("macs", element)
     assert bridge.list("macs") == [element]
-    told = subprocess.run(["nft", "list", "table", "bridge", "podwire"], capture_output=True, text=True, check=True)
-    assert '"veth0" . 02:00:00:00:00:01 comment "of a pod"' in told.stdout
+    finished = subprocess.run(["nft", "list", "table", "bridge", "podwire"], capture_output=True, text=True, check=True)
+    assert '"veth0" . 02:00:00:00:00:01 comment "of a pod"' in finished.stdout
     with pytest.raises(errors.NoSuchSet):
         inet.list("macs")
     bridge.delete("macs", element)

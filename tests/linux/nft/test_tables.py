@@ -28,8 +28,8 @@ def tables(kernel, host):
         return opened[-1], path
 
     yield open_
-    for each in opened:
-        each.close()
+    for item in opened:
+        item.close()
 
 
 RULES = {
@@ -132,7 +132,7 @@ def test_tables_differ_by(other):
 
 
 def test_additional_attributes_of_an_expression_are_ignored():
-    told = nft.rule(nft._expression("cmp", nft._u32(1, 1), nft._u32(2, 0)))
+    result = nft.rule(nft._expression("cmp", nft._u32(1, 1), nft._u32(2, 0)))
     more = nft.rule(nft._expression("cmp", nft._u32(1, 1), nft._u32(9, 9), nft._u32(2, 0)))
-    assert nft.same(told, more)
-    assert not nft.same(more, told)
+    assert nft.same(result, more)
+    assert not nft.same(more, result)

@@ -93,7 +93,7 @@ def test_another_program_enters_a_pinned_namespace(kernel, tmp_path):
 def test_a_file_that_a_crash_left_is_used_again_and_listed_as_empty(kernel, tmp_path):
     pinned = kernel.namespaces(tmp_path)
     (tmp_path / "one").touch()
-    assert [(each.name, each.inode) for each in pinned.list()] == [("one", 0)]
+    assert [(item.name, item.inode) for item in pinned.list()] == [("one", 0)]
     assert pinned.create("one").inode != 0
     (tmp_path / "two").touch()
     pinned.remove("two")
@@ -128,9 +128,9 @@ def test_concurrent_creates_make_one_namespace(kernel, tmp_path):
             return None
 
     with ThreadPoolExecutor(8) as pool:
-        made = [each for each in pool.map(create, range(32)) if each]
+        made = [item for item in pool.map(create, range(32)) if item]
     assert len(made) == 1
-    assert [each.inode for each in pinned.list()] == made
+    assert [item.inode for item in pinned.list()] == made
     pinned.remove("one")
     assert pinned.list() == []
 

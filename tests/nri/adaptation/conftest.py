@@ -28,7 +28,7 @@ class MemoryNode:
 
     async def update_containers(self, updates):
         self.updates.extend(updates)
-        return [each for each in updates if each.container_id in self.failing]
+        return [update for update in updates if update.container_id in self.failing]
 
 
 class NotingPlugin:
@@ -46,7 +46,7 @@ class NotingPlugin:
         self.connection = self._made()
 
     def _made(self):
-        handlers = {each.name: self._noting(each) for each in methods.PLUGIN}
+        handlers = {method.name: self._noting(method) for method in methods.PLUGIN}
         handlers |= {"Configure": self._configure, "Synchronize": self._synchronize}
         handlers |= self._hooks
         if self._only is not None:
@@ -72,7 +72,7 @@ class NotingPlugin:
 
     async def _synchronize(self, request):
         if self._gathered.add(request):
-            self.knows = [each.id for each in (*self._gathered.pods, *self._gathered.containers)]
+            self.knows = [pod.id for pod in (*self._gathered.pods, *self._gathered.containers)]
             self.synchronized.set()
         return pb.SynchronizeResponse(more=request.more)
 
@@ -112,17 +112,17 @@ class Stage:
             try:
                 yield self.host
             finally:
-                for each in self._plugins:
-                    await each.leave()
+                for plugin in self._plugins:
+                    await plugin.leave()
 
-    def plugin(self, index="10", name="noting", **told):
-        made = NotingPlugin(self.socket, index, name, **told)
+    def plugin(self, index="10", name="noting", **reported):
+        made = NotingPlugin(self.socket, index, name, **reported)
         self._plugins.append(made)
         return made
 
-    async def join(self, index="10", name="noting", **told):
+    async def join(self, index="10", name="noting", **reported):
         """A plugin that is active."""
-        plugin = self.plugin(index, name, **told)
+        plugin = self.plugin(index, name, **reported)
         await plugin.connect()
         await plugin.register()
         async with asyncio.timeout(PATIENCE):
@@ -143,7 +143,7 @@ def pod():
 
     def made(name="p1", *, host_network=False, **annotations):
         kinds = ["uts"] if host_network else ["uts", "network"]
-        linux = pb.LinuxPodSandbox(namespaces=[pb.LinuxNamespace(type=each) for each in kinds])
+        linux = pb.LinuxPodSandbox(namespaces=[pb.LinuxNamespace(type=kind) for kind in kinds])
         given = {key.replace("__", "/"): value for key, value in annotations.items()}
         return pb.PodSandbox(id=name, name=name, namespace="default", uid=name, linux=linux, annotations=given)
 

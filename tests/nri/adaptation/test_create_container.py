@@ -41,7 +41,7 @@ async def test_adjustments_are_merged_and_each_plugin_sees_the_earlier_ones(stag
         await stage.join("20", "second", hooks={"CreateContainer": second})
         made = await host.create_container(pod(), container(env=["P=1"]))
         assert seen == ["P=1", "A=b"]
-        assert [(each.key, each.value) for each in made.adjust.env] == [("A", "b")]
+        assert [(item.key, item.value) for item in made.adjust.env] == [("A", "b")]
         assert dict(made.adjust.annotations) == {"second": "yes"}
         assert made.plugins == ("10-first", "20-second")
 
@@ -84,7 +84,7 @@ async def test_a_plugin_that_came_back_while_a_container_is_created_counts_once(
         assert second.knows == []
         held.set()
         made = await creating
-        assert [(each.key, each.value) for each in made.adjust.env] == [("A", "1")]
+        assert [(item.key, item.value) for item in made.adjust.env] == [("A", "1")]
 
 
 async def test_failed_updates_of_other_containers_are_logged_only(stage, pod, container, caplog):
@@ -92,9 +92,9 @@ async def test_failed_updates_of_other_containers_are_logged_only(stage, pod, co
         stage.node.failing.add("c2")
         await stage.join("10", "moving", hooks=adjusting(cpus("c2", "0-1"), cpus("c3", "2")))
         await host.create_container(pod(), container())
-        assert [each.container_id for each in stage.node.updates] == ["c2", "c3"]
+        assert [update.container_id for update in stage.node.updates] == ["c2", "c3"]
         assert [
-            each.container for each in caplog.records if each.message == "cannot update container for NRI plugin"
+            record.container for record in caplog.records if record.message == "cannot update container for NRI plugin"
         ] == ["c2"]
 
 
@@ -105,8 +105,13 @@ async def test_evictions_are_refused_out_loud(stage, pod, container, caplog):
     async with stage.hosting() as host:
         await stage.join("10", "evicting", hooks={"CreateContainer": evicting})
         await host.create_container(pod(), container())
-        [told] = [each for each in caplog.records if each.message.startswith("eviction is not supported")]
-        assert (told.levelname, told.plugin, told.container, told.error) == ("ERROR", "10-evicting", "c9", "noisy")
+        [reported] = [record for record in caplog.records if record.message.startswith("eviction is not supported")]
+        assert (reported.levelname, reported.plugin, reported.container, reported.error) == (
+            "ERROR",
+            "10-evicting",
+            "c9",
+            "noisy",
+        )
 
 
 def verdict(**answer):
@@ -129,10 +134,10 @@ async def test_validators_see_everything_and_all_must_agree(stage, pod, containe
         await host.create_container(pod(), container(env=["P=1"]))
         [request] = seen
         assert (request.pod.id, request.container.id, list(request.container.env)) == ("p1", "c1", ["P=1"])
-        assert [each.key for each in request.adjust.env] == ["A"]
-        assert [each.container_id for each in request.update] == ["c2"]
+        assert [item.key for item in request.adjust.env] == ["A"]
+        assert [item.container_id for item in request.update] == ["c2"]
         assert set(request.owners.owners) == {"c1", "c2"}
-        assert [(each.index, each.name) for each in request.plugins] == [("10", "first"), ("20", "looking")]
+        assert [(plugin.index, plugin.name) for plugin in request.plugins] == [("10", "first"), ("20", "looking")]
 
 
 async def fails(request):
@@ -200,7 +205,7 @@ async def test_plugins_change_an_update(stage, pod, container):
         asked = pb.LinuxResources(cpu=pb.LinuxCPU(cpus="0", mems="0"))
         given = await host.update_container(pod(), container(), asked)
         assert (given.cpu.cpus, given.cpu.mems) == ("3", "0")
-        assert [each.container_id for each in stage.node.updates] == ["c2"]
+        assert [update.container_id for update in stage.node.updates] == ["c2"]
 
 
 async def test_an_update_without_plugins_is_unchanged(stage, pod, container):
@@ -228,4 +233,4 @@ async def test_a_stop_may_change_others_and_a_conflict_there_stops_nothing(stage
         await stage.join("10", "a", hooks=stopping(cpus("c2", "1")))
         await stage.join("20", "b", hooks=stopping(cpus("c2", "2")))
         await host.stop_container(pod(), container())
-        assert [each.linux.resources.cpu.cpus for each in stage.node.updates] == ["1"]
+        assert [update.linux.resources.cpu.cpus for update in stage.node.updates] == ["1"]

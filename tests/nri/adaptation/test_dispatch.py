@@ -66,9 +66,9 @@ async def test_without_plugins_a_whole_life_never_waits(stage, pod, container):
 async def test_a_plugin_gets_the_events_that_it_subscribed_to(stage, pod, container, event):
     async with stage.hosting() as host:
         plugin = await stage.join(events=mask(event))
-        assert [each for each in Event if host.wants(each)] == [event]
+        assert [item for item in Event if host.wants(item)] == [event]
         await whole_life(host, pod(), container())
-        assert [each.split()[0] for each in plugin.heard] == [event.title]
+        assert [item.split()[0] for item in plugin.heard] == [event.title]
 
 
 async def test_a_plugin_older_than_nri_0_12_gets_state_changes(stage, pod, container):
@@ -101,7 +101,7 @@ async def test_an_unimplemented_event_is_sent_once_without_a_subscription(stage,
         for _ in range(2):
             await whole_life(host, pod(), container())
         assert plugin.heard == ["RunPodSandbox p1", "RemovePodSandbox p1"] * 2
-        assert [each for each in Event if host.wants(each)] == [Event.RUN_POD_SANDBOX, Event.REMOVE_POD_SANDBOX]
+        assert [item for item in Event if host.wants(item)] == [Event.RUN_POD_SANDBOX, Event.REMOVE_POD_SANDBOX]
 
 
 @pytest.mark.parametrize("event", [Event.CREATE_CONTAINER, Event.START_CONTAINER, Event.VALIDATE_CONTAINER_ADJUSTMENT])
@@ -131,19 +131,19 @@ async def test_plugins_are_called_by_index_then_name_then_registration(stage, po
     order = []
 
     def telling(who):
-        async def told(request):
+        async def reported(request):
             order.append(who)
             return pb.RunPodSandboxResponse()
 
-        return {"RunPodSandbox": told}
+        return {"RunPodSandbox": reported}
 
     async with stage.hosting() as host:
         for index, name, who in [("20", "a", 3), ("10", "b", 2), ("99", "a", 5), ("10", "a", 1), ("20", "a", 4)]:
             plugin = await stage.join(index, name, hooks=telling(who))
             await asyncio.wait_for(plugin.synchronized.wait(), 60)
-            await eventually_async(lambda: all(each.state == "active" for each in host.report()))
+            await eventually_async(lambda: all(item.state == "active" for item in host.report()))
         await eventually_async(lambda: len(host.active()) == 5)
-        assert [str(each) for each in host.active()] == ["10-a", "10-b", "20-a", "20-a", "99-a"]
+        assert [str(item) for item in host.active()] == ["10-a", "10-b", "20-a", "20-a", "99-a"]
         await host.run_pod_sandbox(pod())
         await host.stop_pod_sandbox(pod())
         assert order == [1, 2, 3, 4, 5]
@@ -183,7 +183,7 @@ async def test_an_error_keeps_later_plugins_from_being_called(stage, pod, contai
             await call(host, pod(), container())
         assert len(early.heard) == 1
         assert late.heard == []
-        assert [str(each) for each in host.active()] == ["10-noting", "20-refusing", "30-noting"]
+        assert [str(item) for item in host.active()] == ["10-noting", "20-refusing", "30-noting"]
 
 
 @pytest.mark.parametrize(
@@ -205,12 +205,12 @@ async def test_an_error_of_these_is_that_plugins_own(stage, pod, container, even
         late = await stage.join("20")
         await whole_life(host, pod(), container())
         assert late.heard == LIFE
-        assert [each.last_error for each in host.report()] == [f"{event}: no", ""]
+        assert [item.last_error for item in host.report()] == [f"{event}: no", ""]
 
 
 async def test_stop_and_remove_are_reported_once_and_in_order(stage, pod, container):
     async with stage.hosting() as host:
-        plugin = await stage.join(events=mask(*(each for each in Event if "STOP" in each.name or "REM" in each.name)))
+        plugin = await stage.join(events=mask(*(item for item in Event if "STOP" in item.name or "REM" in item.name)))
         await host.run_pod_sandbox(pod())
         await host.create_container(pod(), container())
         await host.create_container(pod(), container("c2"))
@@ -235,9 +235,9 @@ async def test_stops_reported_before_a_restart_are_not_repeated(stage, pod, cont
         host.know([pod("p3")], [container("c3")], stopped=["p3", "c3"])
         plugin = await stage.join()
         assert plugin.knows == ["p1", "p2", "p3", "c1", "c2"]
-        for each in ("p1", "p3"):
-            await host.stop_pod_sandbox(pod(each))
-            await host.remove_pod_sandbox(pod(each))
+        for name in ("p1", "p3"):
+            await host.stop_pod_sandbox(pod(name))
+            await host.remove_pod_sandbox(pod(name))
         await host.remove_container(pod("p3"), container("c3"))
         assert plugin.heard == ["StopPodSandbox p1", "RemovePodSandbox p1", "RemovePodSandbox p3", "RemoveContainer c3"]
 
@@ -364,12 +364,12 @@ async def test_a_plugin_that_times_out_is_disconnected_and_the_pod_starts(stage,
         other = await stage.join("20")
         await host.run_pod_sandbox(pod())
         assert other.heard == ["RunPodSandbox p1"]
-        assert [str(each) for each in host.active()] == ["20-noting"]
+        assert [str(item) for item in host.active()] == ["20-noting"]
         await plugin.closed()
         report = host.report()[0]
         assert report.state == "gone"
         assert report.last_error == "RunPodSandbox: no answer to RunPodSandbox within 0.2 s"
-        [record] = [each for each in caplog.records if each.message == "hook of NRI plugin failed"]
+        [record] = [record for record in caplog.records if record.message == "hook of NRI plugin failed"]
         assert (record.plugin, record.hook) == ("10-stuck", "RunPodSandbox")
         assert record.budget.endswith(" of 0.2 s")
         stuck.go.set()
@@ -379,9 +379,9 @@ async def test_a_plugin_close_to_its_limit_is_named_in_the_log(stage, pod, caplo
     async with stage.hosting(slow_share=0.0) as host:
         await stage.join("10", "slow")
         await host.run_pod_sandbox(pod())
-        [told] = [each for each in caplog.records if each.message == "NRI plugin is close to its timeout"]
-        assert (told.plugin, told.hook) == ("10-slow", "RunPodSandbox")
-        assert (told.queued_ms, told.plugin_ms) >= (0, 0)
+        [reported] = [record for record in caplog.records if record.message == "NRI plugin is close to its timeout"]
+        assert (reported.plugin, reported.hook) == ("10-slow", "RunPodSandbox")
+        assert (reported.queued_ms, reported.plugin_ms) >= (0, 0)
 
 
 async def test_statistics_of_plugins_can_be_read(stage, pod):

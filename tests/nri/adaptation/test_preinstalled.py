@@ -71,7 +71,7 @@ class Folders:
         return {"plugin_path": self.plugins, "plugin_config_path": self.configs, "socket": None} | SLOW | more
 
     def lives(self):
-        return [json.loads(each) for each in self.notes.read_text().splitlines()]
+        return [json.loads(line) for line in self.notes.read_text().splitlines()]
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def lives(pid):
 async def test_a_plugin_is_started_configured_and_killed_with_the_adaptation(stage, folders, pod):
     folders.install("10-first")
     async with stage.hosting(**folders.settings()) as host:
-        assert [str(each) for each in host.active()] == ["10-first"]
+        assert [str(item) for item in host.active()] == ["10-first"]
         [[pid, environ, config, files, leads]] = folders.lives()
         assert environ.keys() - {"LC_CTYPE"} == {"NRI_PLUGIN_NAME", "NRI_PLUGIN_IDX", "NRI_PLUGIN_SOCKET"}
         named = environ["NRI_PLUGIN_NAME"], environ["NRI_PLUGIN_IDX"], environ["NRI_PLUGIN_SOCKET"]
@@ -110,12 +110,16 @@ async def test_plugins_are_active_before_the_first_pod_despite_a_failing_one(sta
     folders.install("stray")
     folders.install("40-plain", mode=0o644)
     async with stage.hosting(**folders.settings()) as host:
-        assert [str(each) for each in host.active()] == ["20-good"]
+        assert [str(item) for item in host.active()] == ["20-good"]
         await host.run_pod_sandbox(pod())
-    refused = [each.error for each in caplog.records if each.message == "ignored file among pre-installed plugins"]
-    assert [each.split(":")[0] for each in refused] == [f"{folders.plugins}/{name}" for name in ("40-plain", "stray")]
-    assert 5 in [each.code for each in caplog.records if each.message == "pre-installed plugin has exited"]
-    assert [each.plugin for each in caplog.records if each.message == "cannot start pre-installed plugin"] == ["30-odd"]
+    refused = [
+        record.error for record in caplog.records if record.message == "ignored file among pre-installed plugins"
+    ]
+    assert [item.split(":")[0] for item in refused] == [f"{folders.plugins}/{name}" for name in ("40-plain", "stray")]
+    assert 5 in [record.code for record in caplog.records if record.message == "pre-installed plugin has exited"]
+    assert [record.plugin for record in caplog.records if record.message == "cannot start pre-installed plugin"] == [
+        "30-odd"
+    ]
 
 
 async def test_a_plugin_that_dies_is_gone_unless_pods_require_it(stage, folders, pod):
@@ -123,13 +127,13 @@ async def test_a_plugin_that_dies_is_gone_unless_pods_require_it(stage, folders,
     folders.install("20-needed")
     async with stage.hosting(**folders.settings(required_plugins=("needed",), grace=60.0)) as host:
         assert len(host.active()) == 2
-        pids = {each[1]["NRI_PLUGIN_NAME"]: each[0] for each in folders.lives()}
-        for each in pids.values():
-            os.kill(each, signal.SIGKILL)
+        pids = {live[1]["NRI_PLUGIN_NAME"]: live[0] for live in folders.lives()}
+        for pid in pids.values():
+            os.kill(pid, signal.SIGKILL)
         await eventually_async(lambda: not host.active())
         await host.run_pod_sandbox(pod())  # waits for the one that is started again
-        assert [str(each) for each in host.active()] == ["20-needed"]
-        assert [each[1]["NRI_PLUGIN_NAME"] for each in folders.lives()[2:]] == ["needed"]
+        assert [str(item) for item in host.active()] == ["20-needed"]
+        assert [live[1]["NRI_PLUGIN_NAME"] for live in folders.lives()[2:]] == ["needed"]
 
 
 async def test_a_plugin_that_hangs_is_killed_when_its_time_is_over(stage, folders, pod):
@@ -188,7 +192,7 @@ def test_a_directory_is_read_in_order_without_subdirectories(tmp_path):
     (tmp_path / "30-folder").mkdir()
     (tmp_path / "40-lost").symlink_to("nowhere")
     found, problems = find_plugins(tmp_path)
-    assert [str(each.id) for each in found] == ["10-a", "10-b", "20-b"]
+    assert [str(item.id) for item in found] == ["10-a", "10-b", "20-b"]
     assert problems == [
         f"{tmp_path}/30-folder: is not a regular file",
         f"{tmp_path}/40-lost: No such file or directory",

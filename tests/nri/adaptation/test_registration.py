@@ -62,8 +62,8 @@ async def test_another_user_is_turned_away_even_if_the_socket_lets_it(stage, pod
     program = "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); print(s.recv(1))"
     async with stage.hosting() as host:
         plugin = await stage.join()
-        for each in (stage.folder, stage.socket.parent, stage.socket):
-            each.chmod(0o777)
+        for item in (stage.folder, stage.socket.parent, stage.socket):
+            item.chmod(0o777)
         stranger = await asyncio.to_thread(
             subprocess.run,
             [PYTHON, "-I", "-S", "-c", program, str(stage.socket)],
@@ -74,9 +74,9 @@ async def test_another_user_is_turned_away_even_if_the_socket_lets_it(stage, pod
             check=False,
         )
         assert stranger.stdout == b"b''\n", stranger.stderr
-        assert [each.uid for each in caplog.records if each.message == "rejected NRI connection of another user"] == [
-            65534
-        ]
+        assert [
+            record.uid for record in caplog.records if record.message == "rejected NRI connection of another user"
+        ] == [65534]
         await host.run_pod_sandbox(pod())
         assert plugin.heard == ["RunPodSandbox p1"]
 
@@ -84,10 +84,10 @@ async def test_another_user_is_turned_away_even_if_the_socket_lets_it(stage, pod
 async def test_a_plugin_gets_the_runtimes_name_and_timeouts(stage):
     async with stage.hosting(request_timeout=3.5, registration_timeout=7.0):
         plugin = await stage.join()
-        told = plugin.configured
-        assert (told.runtime_name, told.runtime_version, told.config) == ("podwire", "v1", "")
-        assert (told.request_timeout, told.registration_timeout) == (3500, 7000)
-        assert told.NRI_version.startswith("v0.12.")
+        result = plugin.configured
+        assert (result.runtime_name, result.runtime_version, result.config) == ("podwire", "v1", "")
+        assert (result.request_timeout, result.registration_timeout) == (3500, 7000)
+        assert result.NRI_version.startswith("v0.12.")
 
 
 @pytest.mark.parametrize(
@@ -136,9 +136,11 @@ async def test_a_plugin_that_configure_finds_wrong_is_closed_with_a_reason(stage
         await plugin.connect()
         await plugin.register()
         await plugin.closed()
-        await eventually_async(lambda: any(each.message == "NRI plugin was not registered" for each in caplog.records))
-        [told] = [each for each in caplog.records if each.message == "NRI plugin was not registered"]
-        assert told.error.startswith(reason)
+        await eventually_async(
+            lambda: any(record.message == "NRI plugin was not registered" for record in caplog.records)
+        )
+        [reported] = [record for record in caplog.records if record.message == "NRI plugin was not registered"]
+        assert reported.error.startswith(reason)
         [report] = host.report()
         assert report.state == "gone"
         assert report.last_error.startswith(reason)
@@ -150,7 +152,7 @@ async def test_a_connection_without_registration_is_closed(stage, caplog):
         await plugin.connect()
         await plugin.closed()
         await eventually_async(lambda: "NRI plugin was not registered" in caplog.messages)
-        assert [each.error for each in caplog.records if each.message == "NRI plugin was not registered"] == [
+        assert [record.error for record in caplog.records if record.message == "NRI plugin was not registered"] == [
             "no RegisterPlugin within 0.1 s"
         ]
 
@@ -169,7 +171,7 @@ async def test_a_slow_registration_delays_no_other(stage):
         silent = stage.plugin("11", "silent")
         await silent.connect()
         await stage.join("20", "quick")
-        assert [str(each) for each in host.active()] == ["20-quick"]
+        assert [str(item) for item in host.active()] == ["20-quick"]
         held.set()
         await host.wait_for("10-slow")
 
@@ -180,7 +182,7 @@ async def test_a_connection_registers_once(stage):
         plugin.name = "other"
         with pytest.raises(FailedPrecondition, match="registered already"):
             await plugin.register()
-        assert [str(each) for each in host.active()] == ["10-noting"]
+        assert [str(item) for item in host.active()] == ["10-noting"]
 
 
 async def test_updates_come_after_registration(stage):
@@ -290,7 +292,7 @@ async def test_an_invalid_response_fails_the_hook(stage, pod):
 
 
 def descriptors():
-    return {each.name for each in Path("/proc/self/fd").iterdir()}
+    return {path.name for path in Path("/proc/self/fd").iterdir()}
 
 
 async def test_connections_that_come_and_go_leave_nothing(stage):

@@ -177,7 +177,7 @@ async def test_only_run_and_create_need_a_required_plugin(stage, pod, container)
         await host.remove_container(pod(), container())
         await host.stop_pod_sandbox(pod())
         await host.remove_pod_sandbox(pod())
-        assert [each.split()[0] for each in other.heard] == [
+        assert [item.split()[0] for item in other.heard] == [
             "StartContainer",
             "UpdateContainer",
             "StopContainer",

@@ -63,9 +63,9 @@ class Outside:
         return process
 
     def end(self):
-        for each in self._started:
-            each.kill()
-            each.wait()
+        for item in self._started:
+            item.kill()
+            item.wait()
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ async def test_pods_wait_for_a_required_plugin_that_is_killed_and_restarted(stag
         await asyncio.sleep(0)
         process.kill()
         await eventually_async(lambda: not host.active())
-        assert not any(each.done() for each in pods)
+        assert not any(pod.done() for pod in pods)
         await outside.start()
         await asyncio.gather(*pods)
         made = await host.create_container(pod("p1"), container())

@@ -25,14 +25,14 @@ async def test_a_late_plugin_gets_pods_and_containers_that_have_not_stopped(stag
 
 
 async def test_a_late_plugin_gets_containers_with_all_adjustments(stage, pod, container):
-    told = []
+    events = []
 
     async def adjusts(request):
         variable = pb.KeyValue(key="A", value="b")
         return pb.CreateContainerResponse(adjust=pb.ContainerAdjustment(env=[variable]))
 
     async def synchronize(request):
-        told.extend(request.containers)
+        events.extend(request.containers)
         return pb.SynchronizeResponse()
 
     async with stage.hosting() as host:
@@ -41,8 +41,8 @@ async def test_a_late_plugin_gets_containers_with_all_adjustments(stage, pod, co
         await host.create_container(pod(), container("c2"))
         await host.post_start_container(pod(), container("c2", state=pb.CONTAINER_RUNNING, pid=7))
         await stage.join("20", "late", hooks={"Synchronize": synchronize})
-        assert list(told[0].env) == ["A=b"]
-        assert (told[1].state, told[1].pid) == (pb.CONTAINER_RUNNING, 7)
+        assert list(events[0].env) == ["A=b"]
+        assert (events[1].state, events[1].pid) == (pb.CONTAINER_RUNNING, 7)
 
 
 async def test_a_node_too_large_for_one_message_is_sent_in_several(stage, pod):
@@ -50,7 +50,7 @@ async def test_a_node_too_large_for_one_message_is_sent_in_several(stage, pod):
     pods = [pod(f"p{number}", large=large) for number in range(30)]
     async with stage.hosting(know=(pods, ())):
         plugin = await stage.join()
-        assert plugin.knows == [each.id for each in pods]
+        assert plugin.knows == [pod.id for pod in pods]
 
 
 async def refuses_split(request):
@@ -75,7 +75,7 @@ async def test_a_plugin_that_cannot_be_synchronized_is_closed(stage, pod, synchr
         await plugin.connect()
         await plugin.register()
         await plugin.closed()
-        await eventually_async(lambda: [each.last_error for each in host.report()] == [reason])
+        await eventually_async(lambda: [item.last_error for item in host.report()] == [reason])
         await host.run_pod_sandbox(pod("p9"))
         assert plugin.heard == []
 
@@ -91,7 +91,7 @@ async def test_synchronize_has_a_limit_of_its_own_and_hooks_wait_no_longer(stage
         plugin = stage.plugin(hooks={"Synchronize": never})
         await plugin.connect()
         await plugin.register()
-        await eventually_async(lambda: [each.state for each in host.report()] in (["synchronizing"], ["gone"]))
+        await eventually_async(lambda: [item.state for item in host.report()] in (["synchronizing"], ["gone"]))
         await host.run_pod_sandbox(pod())
         assert host.active() == ()
         await plugin.closed()
@@ -105,7 +105,7 @@ async def test_hooks_of_a_plugin_wait_for_its_synchronize_and_then_come_in_order
     async def synchronize(request):
         begun.set()
         await held.wait()
-        order.append([each.id for each in request.pods])
+        order.append([pod.id for pod in request.pods])
         return pb.SynchronizeResponse()
 
     async with stage.hosting() as host:
@@ -142,8 +142,8 @@ async def test_a_plugin_that_registers_during_an_event_is_called_too(stage, pod)
         lower, higher = await stage.join("10", "lower"), await stage.join("90", "higher")
         held.set()
         await run
-        for each in (lower, higher):
-            assert (each.knows, each.heard) == ([], ["RunPodSandbox p1"])
+        for item in (lower, higher):
+            assert (item.knows, item.heard) == ([], ["RunPodSandbox p1"])
         assert (await stage.join("95", "after")).knows == ["p1"]
 
 
@@ -165,7 +165,7 @@ async def test_updates_in_the_answer_are_done_and_bad_ones_are_not(stage, pod, c
         await host.create_container(pod(), container())
         await stage.join("10", "wanting", hooks={"Synchronize": wanting})
         await stage.join("20", "nameless", hooks={"Synchronize": nameless})
-        await eventually_async(lambda: [each.container_id for each in stage.node.updates] == ["c1"])
+        await eventually_async(lambda: [update.container_id for update in stage.node.updates] == ["c1"])
         assert len(host.active()) == 2
 
 
@@ -193,7 +193,7 @@ class Follower:
 
         async def synchronize(request):
             await pause()
-            pods.update(each.id for each in request.pods)
+            pods.update(pod.id for pod in request.pods)
             return pb.SynchronizeResponse()
 
         async def run(request):
@@ -245,14 +245,14 @@ async def test_each_plugin_gets_each_event_once_however_plugins_come_and_go(stag
     async with stage.hosting(registration_timeout=60) as host:
         followers = [Follower(stage, f"{index}0", chance) for index in range(1, 4)]
         async with asyncio.TaskGroup() as tasks:
-            for each in followers:
-                tasks.create_task(each.live(chance.randrange(4, 12)))
+            for item in followers:
+                tasks.create_task(item.live(chance.randrange(4, 12)))
             for number in range(6):
                 tasks.create_task(pods_come_and_go(host, pod, number, chance, there))
         await eventually_async(lambda: len(host.active()) == 3)
         await host.run_pod_sandbox(pod("last"))
-        assert [each.wrong for each in followers] == [[], [], []]
-        assert [each.pods for each in followers] == [there | {"last"}] * 3
+        assert [follower.wrong for follower in followers] == [[], [], []]
+        assert [follower.pods for follower in followers] == [there | {"last"}] * 3
 
 
 async def test_a_disconnected_plugin_is_not_called_and_may_reconnect(stage, pod):

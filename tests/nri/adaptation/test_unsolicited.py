@@ -22,8 +22,8 @@ async def test_updates_return_those_that_failed(stage):
         stage.node.failing.add("c2")
         plugin = await stage.join()
         answer = await ask(plugin, cpus("c1", "0"), cpus("c2", "1"))
-        assert [each.container_id for each in stage.node.updates] == ["c1", "c2"]
-        assert [each.container_id for each in answer.failed] == ["c2"]
+        assert [update.container_id for update in stage.node.updates] == ["c1", "c2"]
+        assert [item.container_id for item in answer.failed] == ["c2"]
 
 
 async def test_an_update_of_nothing_is_refused_by_its_field(stage):
@@ -45,7 +45,7 @@ async def test_an_eviction_is_refused_and_nothing_of_the_request_is_done(stage):
 
 @pytest.mark.parametrize("hook", ["RunPodSandbox", "CreateContainer", "StopContainer", "Synchronize"])
 async def test_an_update_from_inside_a_hook_does_not_wait_for_that_hook(stage, pod, container, hook):
-    method = next(each for each in methods.PLUGIN if each.name == hook)
+    method = next(method for method in methods.PLUGIN if method.name == hook)
 
     async def inside(request):
         await ask(plugin, cpus("c9", "0"))
@@ -59,5 +59,5 @@ async def test_an_update_from_inside_a_hook_does_not_wait_for_that_hook(stage, p
         await host.run_pod_sandbox(pod())
         await host.create_container(pod(), container())
         await host.stop_container(pod(), container())
-        assert [each.container_id for each in stage.node.updates] == ["c9"]
+        assert [update.container_id for update in stage.node.updates] == ["c9"]
         assert len(host.active()) == 1

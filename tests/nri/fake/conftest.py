@@ -25,7 +25,7 @@ class RuntimeSide:
         self.accepted: asyncio.Queue[MuxConnection] = asyncio.Queue()
         self.registered: asyncio.Queue[pb.RegisterPluginRequest] = asyncio.Queue()
         self.updates: asyncio.Queue[pb.UpdateContainersRequest] = asyncio.Queue()
-        self.told: list[dict] = []
+        self.reported: list[dict] = []
 
     def accept(self) -> MuxConnection:
         handlers = {"RegisterPlugin": self._register, "UpdateContainers": self._update}
@@ -51,10 +51,10 @@ class RuntimeSide:
             return await self.registered.get()
 
     def tell(self, facts) -> None:
-        self.told.append(dict(facts))
+        self.reported.append(dict(facts))
 
     def calls(self) -> list[dict]:
-        return [each for each in self.told if "call" in each]
+        return [item for item in self.reported if "call" in item]
 
     @contextlib.asynccontextmanager
     async def plugin(self, script: str, *, registers: bool = True) -> AsyncIterator[asyncio.Task]:

@@ -45,11 +45,11 @@ async def test_without_a_script_it_answers_everything_and_changes_nothing(runtim
         assert (await runtime_side.call(methods.CONFIGURE)).events == (1 << 14) - 1
         assert (await runtime_side.call(methods.SYNCHRONIZE, pb.SynchronizeRequest(more=True))).more
         assert not (await runtime_side.call(methods.SYNCHRONIZE)).more
-        for each in Event:
-            assert await runtime_side.call(each.method) == each.method.response()
-        told = as_state_change(Event.RUN_POD_SANDBOX, running())
-        assert await runtime_side.call(methods.STATE_CHANGE, told) == pb.Empty()
-    assert [(each["call"], each.get("via")) for each in runtime_side.calls()][-1] == ("RunPodSandbox", "StateChange")
+        for item in Event:
+            assert await runtime_side.call(item.method) == item.method.response()
+        result = as_state_change(Event.RUN_POD_SANDBOX, running())
+        assert await runtime_side.call(methods.STATE_CHANGE, result) == pb.Empty()
+    assert [(call["call"], call.get("via")) for call in runtime_side.calls()][-1] == ("RunPodSandbox", "StateChange")
 
 
 async def test_scripted_answers_name_containers_by_name(runtime_side):
@@ -63,10 +63,10 @@ on:
     async with runtime_side.plugin(script):
         known = pb.SynchronizeRequest(containers=[pb.Container(id="abc", name="first")])
         await runtime_side.call(methods.SYNCHRONIZE, known)
-        told = await runtime_side.call(methods.CREATE_CONTAINER, creating())
-    assert [(each.key, each.value) for each in told.adjust.env] == [("COLOR", "blue")]
-    assert told.update[0].container_id == "abc"
-    assert told.update[0].linux.resources.cpu.shares.value == 512
+        result = await runtime_side.call(methods.CREATE_CONTAINER, creating())
+    assert [(item.key, item.value) for item in result.adjust.env] == [("COLOR", "blue")]
+    assert result.update[0].container_id == "abc"
+    assert result.update[0].linux.resources.cpu.shares.value == 512
 
 
 async def test_rules_are_used_up_and_may_be_for_one_pod(runtime_side):
@@ -82,7 +82,7 @@ on:
         await runtime_side.call(methods.RUN_POD_SANDBOX, running())
         with pytest.raises(Exception, match="never"):
             await runtime_side.call(methods.RUN_POD_SANDBOX, running("bad"))
-    assert [(each["pod"], each["did"]) for each in runtime_side.calls()] == [
+    assert [(call["pod"], call["did"]) for call in runtime_side.calls()] == [
         ("web", "fail"),
         ("web", "answer"),
         ("bad", "fail"),
@@ -120,7 +120,7 @@ async def test_stop_reading_lasts_as_scripted(runtime_side):
             await runtime_side.call(methods.STOP_CONTAINER, within=A_MOMENT)
         with pytest.raises(AnswerTimeout):
             await runtime_side.call(methods.RUN_POD_SANDBOX, running(), within=A_MOMENT)
-    assert [each["call"] for each in runtime_side.calls()] == ["StopContainer"]
+    assert [call["call"] for call in runtime_side.calls()] == ["StopContainer"]
 
 
 async def test_an_old_plugin_knows_only_state_change(runtime_side):
@@ -177,7 +177,7 @@ async def test_spoils_its_connection_before_it_registers(runtime_side, action):
         async with asyncio.timeout(SOON):
             await task
         assert runtime_side.registered.empty()
-        assert runtime_side.told[-1]["event"] == "closed"
+        assert runtime_side.reported[-1]["event"] == "closed"
 
 
 async def test_registers_on_a_stream_that_it_may_not_use(runtime_side):

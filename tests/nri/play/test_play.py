@@ -21,7 +21,7 @@ on:
 def test_without_a_script_a_plugin_sees_the_life_of_a_pod(played, fake):
     result = played(None, fake(BLUE))
     assert result.plugin == "20-blue"
-    assert [(each.step.title, each.calls) for each in result.steps[1:]] == [
+    assert [(item.step.title, item.calls) for item in result.steps[1:]] == [
         ("run web", ("RunPodSandbox",)),
         ("create web/app", ("CreateContainer", "ValidateContainerAdjustment", "PostCreateContainer")),
         ("start web/app", ("StartContainer", "PostStartContainer")),
@@ -62,7 +62,7 @@ steps:
 """.replace("  shop/db:\n", ""),
         fake(BLUE),
     )
-    [seen] = [each for each in result.step("create web/app").exchanges if each.method == "CreateContainer"]
+    [seen] = [exchange for exchange in result.step("create web/app").exchanges if exchange.method == "CreateContainer"]
     assert (seen.request.pod.namespace, seen.request.pod.annotations["a.b/c"]) == ("shop", "d")
     assert seen.request.container.labels["tier"] == "front"
     assert seen.request.container.args == ["serve"]
@@ -176,15 +176,15 @@ def test_a_plugin_of_either_generation_with_a_runtime_of_either(played, fake):
 
 def test_an_old_plugin_is_detected_by_a_new_runtime(played, fake):
     result = played(None, fake("speaks: StateChange"))
-    refused, told = result.step("run web").exchanges
-    assert (refused.outcome, told.via) == ("UNIMPLEMENTED", "StateChange")
+    refused, reported = result.step("run web").exchanges
+    assert (refused.outcome, reported.via) == ("UNIMPLEMENTED", "StateChange")
 
 
 def test_a_pre_installed_plugin_gets_a_socket_three_variables_and_its_configuration(played, fake):
     result = played("config: |\n  color: blue\n", fake(), launch="07-hidden")
     assert result.plugin == "07-hidden"
-    [told] = [each.request for each in result.steps[0].exchanges if each.method == "Configure"]
-    assert told.config == "color: blue\n"
+    [reported] = [exchange.request for exchange in result.steps[0].exchanges if exchange.method == "Configure"]
+    assert reported.config == "color: blue\n"
     assert played("steps: [{run: web}, disconnect, restart-runtime]", fake(), launch="07-hidden").ok
 
 
@@ -223,9 +223,9 @@ def test_a_plugin_that_shall_go_may(played, fake):
 
 def test_reports_for_machines(played, fake):
     result = played("steps: [{run: web, expect: {calls: []}}]", fake(BLUE), check=False)
-    told = json.loads(report.as_json(result))
-    assert (told["ok"], told["plugin"], len(told["steps"])) == (False, "20-blue", 2)
-    assert told["steps"][1]["calls"][0]["method"] == "RunPodSandbox"
+    answer = json.loads(report.as_json(result))
+    assert (answer["ok"], answer["plugin"], len(answer["steps"])) == (False, "20-blue", 2)
+    assert answer["steps"][1]["calls"][0]["method"] == "RunPodSandbox"
     suite = ET.fromstring(report.as_junit(result))
     assert (suite.get("tests"), suite.get("failures")) == ("2", "1")
     assert "calls: none are expected" in suite.findall("testcase/failure")[0].text

@@ -39,7 +39,7 @@ def test_errors_name_the_key(text, says):
 
 def test_a_pod_without_fields_has_the_defaults():
     script = read_script("pods: {a: , b: {containers: {x: }}}")
-    assert [each.title for each in script.steps] == [
+    assert [step.title for step in script.steps] == [
         "run a",
         "stop a",
         "remove a",

@@ -41,14 +41,14 @@ class ConnectedPlugin:
 
     async def _update(self, request):
         self.updates.extend(request.update)
-        return pb.UpdateContainersResponse(failed=[each for each in request.update if each.container_id == "gone"])
+        return pb.UpdateContainersResponse(failed=[item for item in request.update if item.container_id == "gone"])
 
     async def ask(self, method, request=None, *, within=PATIENCE, metadata=()):
         return await self.connection.call(method, request or method.request(), within=within, metadata=metadata)
 
     async def configure(self, *, version="v0.12.2", milliseconds=20_000, config="", runtime="fake", release="1.0"):
         """The mask that the plugin asks for."""
-        told = pb.ConfigureRequest(
+        result = pb.ConfigureRequest(
             config=config,
             runtime_name=runtime,
             runtime_version=release,
@@ -56,7 +56,7 @@ class ConnectedPlugin:
             request_timeout=milliseconds,
             NRI_version=version,
         )
-        return (await self.ask(methods.CONFIGURE, told)).events
+        return (await self.ask(methods.CONFIGURE, result)).events
 
     async def synchronize(self, pods=(), containers=(), *, more=False):
         return await self.ask(methods.SYNCHRONIZE, pb.SynchronizeRequest(pods=pods, containers=containers, more=more))
@@ -94,8 +94,8 @@ class FakeRuntime:
             self._server.close()
             os.unlink(self.path)  # noqa: PTH108 - a system call, at once
             self._server = None
-        for each in self._all:
-            await each.connection.close("the runtime stops")
+        for item in self._all:
+            await item.connection.close("the runtime stops")
 
     async def over(self, connected) -> ConnectedPlugin:
         """Speak over a connection that is there already."""

@@ -128,7 +128,7 @@ def test_each_call_writes_its_field_and_can_be_chained(call, text):
 
 
 def test_every_method_is_in_the_table():
-    assert {each for each in vars(Adjustment) if not each.startswith("_")} == set(CALLS)
+    assert {var for var in vars(Adjustment) if not var.startswith("_")} == set(CALLS)
 
 
 def test_there_is_a_call_for_every_field_that_plugins_may_set():
@@ -149,7 +149,7 @@ def test_arguments_that_another_plugin_set_are_replaced_by_a_mark_before_them():
 
 def test_removing_a_value_first_takes_it_over():
     message = Adjustment().remove_env("A").add_env("A", "1").message
-    assert [each.key for each in message.env] == ["-A", "A"]
+    assert [item.key for item in message.env] == ["-A", "A"]
 
 
 def test_there_is_a_keyword_for_every_resource():

@@ -31,19 +31,19 @@ def test_the_documented_plugin_works_as_documented(marker):
     with pytest.raises(ValueError, match="web has no address"):
         asyncio.run(marker.run_pod_sandbox(pb.PodSandbox(name="web")))
     adjusted = asyncio.run(marker.create_container(pb.PodSandbox(), pb.Container())).message
-    assert [(each.key, each.value) for each in adjusted.env] == [("SEEN_BY", "marker")]
-    assert [(each.destination, each.source, list(each.options)) for each in adjusted.mounts] == [
+    assert [(item.key, item.value) for item in adjusted.env] == [("SEEN_BY", "marker")]
+    assert [(mount.destination, mount.source, list(mount.options)) for mount in adjusted.mounts] == [
         ("/data", "/srv/data", ["rbind", "ro"])
     ]
 
 
 def test_every_hook_has_a_row_with_its_arguments():
-    told = dict(re.findall(r"^\| `(\w+)\(([^)]*)\)`", PAGE, re.MULTILINE))
-    assert set(told) == {*METHODS.values(), "configure", "synchronize", "pod_vanished", "shutdown"}
-    for name, arguments in told.items():
+    result = dict(re.findall(r"^\| `(\w+)\(([^)]*)\)`", PAGE, re.MULTILINE))
+    assert set(result) == {*METHODS.values(), "configure", "synchronize", "pod_vanished", "shutdown"}
+    for name, arguments in result.items():
         assert re.findall(r"\w+", arguments) == list(inspect.signature(getattr(Plugin, name)).parameters)[1:]
 
 
 def test_every_call_of_an_adjustment_is_named():
-    told = set(re.findall(r"`((?:add|remove|set)_\w+)`", PAGE)) - set(METHODS.values())
-    assert told == {each for each in vars(Adjustment) if not each.startswith("_")}
+    result = set(re.findall(r"`((?:add|remove|set)_\w+)`", PAGE)) - set(METHODS.values())
+    assert result == {var for var in vars(Adjustment) if not var.startswith("_")}

@@ -24,8 +24,8 @@ def pod(name, netns=""):
     ],
 )
 def test_the_network_namespace_is_read_from_the_pods_namespaces(spaces, found):
-    told = [pb.LinuxNamespace(type=kind, path=path) for kind, path in spaces]
-    assert netns_in(pb.PodSandbox(linux=pb.LinuxPodSandbox(namespaces=told))) == found
+    result = [pb.LinuxNamespace(type=kind, path=path) for kind, path in spaces]
+    assert netns_in(pb.PodSandbox(linux=pb.LinuxPodSandbox(namespaces=result))) == found
 
 
 def test_a_message_takes_precedence_over_the_cache():
@@ -39,9 +39,9 @@ def test_a_message_takes_precedence_over_the_cache():
 
 
 def test_a_hook_that_changes_its_pod_does_not_change_the_cache():
-    cache, told = PodCache(), pod("a", "/n")
-    cache.put(told)
-    told.Clear()
+    cache, reported = PodCache(), pod("a", "/n")
+    cache.put(reported)
+    reported.Clear()
     assert cache.netns_of("a") == "/n"
 
 
@@ -65,7 +65,7 @@ def test_the_cache_holds_the_last_network_of_every_pod_until_it_is_removed(steps
             model.pop(name, None)
     assert {name: cache.netns_of(name) for name in "abc"} == {name: model.get(name, "") for name in "abc"}
     missing = cache.missing_in([pod(name) for name in there])
-    assert sorted(each.id for each in missing) == sorted(set(model) - there)
+    assert sorted(item.id for item in missing) == sorted(set(model) - there)
 
 
 class Stops(Plugin):

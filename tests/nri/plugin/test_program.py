@@ -70,8 +70,8 @@ async def test_a_runtime_starts_a_plugin_with_descriptor_3_and_three_variables(r
         async with launched(program, theirs) as process:
             theirs.close()
             peer = await runtime.peer()
-            told = peer.registered.result()
-            assert (told.plugin_idx, told.plugin_name) == ("42", "child")
+            outcome = peer.registered.result()
+            assert (outcome.plugin_idx, outcome.plugin_name) == ("42", "child")
             assert await peer.welcome(config="given") == Event.RUN_POD_SANDBOX.bit | Event.START_CONTAINER.bit
             with pytest.raises(Exception, match="config=given") as failed:
                 await peer.ask(methods.RUN_POD_SANDBOX)
@@ -150,10 +150,10 @@ def test_user_errors_are_printed_in_one_line(capsys, monkeypatch, arguments, env
     for key, value in environ.items():
         monkeypatch.setenv(key, value)
     assert main(Named(), arguments) == 1
-    told = capsys.readouterr().err
-    assert told.startswith("named: ")
-    assert words in told
-    assert len(told.splitlines()) == 1
+    output = capsys.readouterr().err
+    assert output.startswith("named: ")
+    assert words in output
+    assert len(output.splitlines()) == 1
 
 
 def test_a_file_instead_of_a_socket_is_reported_in_one_line(capsys, monkeypatch, tmp_path):

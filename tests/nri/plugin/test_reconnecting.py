@@ -21,18 +21,18 @@ class Cleans(Plugin):
     name = "cleans"
 
     def __init__(self):
-        self.told = []
+        self.reported = []
 
     async def synchronize(self, pods, containers):
-        self.told.append(("there", [each.name for each in pods]))
+        self.reported.append(("there", [pod.name for pod in pods]))
 
     async def pod_vanished(self, pod):
-        self.told.append(("vanished", pod.name, self.netns_of(pod)))
+        self.reported.append(("vanished", pod.name, self.netns_of(pod)))
         if pod.name == "sad":
             raise OSError("cannot clean")
 
     async def stop_pod_sandbox(self, pod):
-        self.told.append(("stopped", pod.name, self.netns_of(pod)))
+        self.reported.append(("stopped", pod.name, self.netns_of(pod)))
 
 
 async def test_a_plugin_waits_for_its_runtime_and_logs_once(runtime, living, caplog):
@@ -41,8 +41,8 @@ async def test_a_plugin_waits_for_its_runtime_and_logs_once(runtime, living, cap
         await asyncio.sleep(5 * DEFAULT_LIMITS.first_pause)  # several tries
         await runtime.listen()
         await (await runtime.peer()).welcome()
-    said = [each for each in caplog.records if each.name == RUNNING]
-    assert [each.getMessage() for each in said] == ["cannot connect to the runtime, retrying"]
+    said = [record for record in caplog.records if record.name == RUNNING]
+    assert [item.getMessage() for item in said] == ["cannot connect to the runtime, retrying"]
     assert said[0].error == f"{runtime.path}: No such file or directory"
 
 
@@ -58,7 +58,7 @@ async def test_after_a_runtime_restarts_the_plugin_is_synchronized_again(runtime
             await runtime.stop()
             await runtime.listen()
         await (await runtime.peer()).welcome()
-    assert plugin.told == [("there", [])] * 4
+    assert plugin.reported == [("there", [])] * 4
 
 
 async def test_vanished_pods_are_reported_before_synchronize(runtime, living, pod_named):
@@ -67,14 +67,14 @@ async def test_vanished_pods_are_reported_before_synchronize(runtime, living, po
     async with living(plugin):
         peer = await runtime.peer()
         await peer.welcome(pods[:1])
-        for each in pods[1:]:
-            await peer.ask(methods.RUN_POD_SANDBOX, pb.RunPodSandboxRequest(pod=each))
+        for item in pods[1:]:
+            await peer.ask(methods.RUN_POD_SANDBOX, pb.RunPodSandboxRequest(pod=item))
         peer.connection.abort("the runtime dies")
         peer = await runtime.peer()
         await peer.welcome([pod_named("stays"), pod_named("new", "/n/new")])
         for name in ("stays", "new", "gone"):
             await peer.ask(methods.STOP_POD_SANDBOX, pb.StopPodSandboxRequest(pod=pod_named(name)))
-    assert plugin.told == [
+    assert plugin.reported == [
         ("there", ["sad"]),
         ("vanished", "sad", "/n/sad"),
         ("vanished", "gone", "/n/gone"),
@@ -94,7 +94,7 @@ async def test_half_of_a_synchronize_is_forgotten_with_its_connection(runtime, l
         await peer.synchronize([pod_named("half")], more=True)
         peer.connection.abort("gone")
         await (await runtime.peer()).welcome([pod_named("whole")])
-    assert plugin.told == [("there", ["whole"])]
+    assert plugin.reported == [("there", ["whole"])]
 
 
 async def test_a_rejected_plugin_exits_with_the_runtimes_error(runtime):
@@ -115,7 +115,7 @@ async def test_a_busy_runtime_is_retried(runtime, living, caplog):
                 await runtime.turned_away.get()
         runtime.refusal = None
         await (await runtime.peer()).welcome()
-    said = [each.getMessage() for each in caplog.records if each.name == RUNNING]
+    said = [record.getMessage() for record in caplog.records if record.name == RUNNING]
     assert said == ["runtime rejects plugins at the moment, retrying"]
 
 
@@ -128,7 +128,7 @@ async def test_an_unanswered_registration_is_retried(runtime, living, caplog):
                 await runtime.turned_away.get()
         runtime.is_silent = False
         await (await runtime.peer()).welcome()
-    [said] = [each for each in caplog.records if each.name == RUNNING]
+    [said] = [record for record in caplog.records if record.name == RUNNING]
     assert (said.getMessage(), said.error) == (
         "registration with the runtime failed, retrying",
         "no answer to RegisterPlugin within 1 s",
@@ -143,7 +143,7 @@ async def test_a_runtime_that_closes_before_synchronize_is_logged_once(runtime, 
             await peer.configure()
             await peer.connection.close("these events are not known here")
         await (await runtime.peer()).welcome()
-    [said] = [each for each in caplog.records if each.name == RUNNING]
+    [said] = [record for record in caplog.records if record.name == RUNNING]
     assert said.getMessage() == "connection ended before the plugin was synchronized, connecting again"
 
 

@@ -28,54 +28,54 @@ class Everything(Plugin):
     name = "everything"
 
     def __init__(self):
-        self.told = []
+        self.reported = []
 
     async def run_pod_sandbox(self, pod):
-        self.told.append(("RunPodSandbox", pod.name))
+        self.reported.append(("RunPodSandbox", pod.name))
 
     async def stop_pod_sandbox(self, pod):
-        self.told.append(("StopPodSandbox", pod.name))
+        self.reported.append(("StopPodSandbox", pod.name))
 
     async def remove_pod_sandbox(self, pod):
-        self.told.append(("RemovePodSandbox", pod.name))
+        self.reported.append(("RemovePodSandbox", pod.name))
 
     async def update_pod_sandbox(self, pod, overhead, resources):
-        self.told.append(("UpdatePodSandbox", pod.name, overhead.cpu.shares.value, resources.cpu.shares.value))
+        self.reported.append(("UpdatePodSandbox", pod.name, overhead.cpu.shares.value, resources.cpu.shares.value))
 
     async def post_update_pod_sandbox(self, pod):
-        self.told.append(("PostUpdatePodSandbox", pod.name))
+        self.reported.append(("PostUpdatePodSandbox", pod.name))
 
     async def create_container(self, pod, container):
-        self.told.append(("CreateContainer", pod.name, container.name))
+        self.reported.append(("CreateContainer", pod.name, container.name))
         adjustment = Adjustment().add_env("A", "1")
         adjustment.others.set("other", cpu_shares=5)
         return adjustment
 
     async def post_create_container(self, pod, container):
-        self.told.append(("PostCreateContainer", pod.name, container.name))
+        self.reported.append(("PostCreateContainer", pod.name, container.name))
 
     async def start_container(self, pod, container):
-        self.told.append(("StartContainer", pod.name, container.name))
+        self.reported.append(("StartContainer", pod.name, container.name))
 
     async def post_start_container(self, pod, container):
-        self.told.append(("PostStartContainer", pod.name, container.name))
+        self.reported.append(("PostStartContainer", pod.name, container.name))
 
     async def update_container(self, pod, container, resources):
-        self.told.append(("UpdateContainer", pod.name, container.name, resources.cpu.shares.value))
+        self.reported.append(("UpdateContainer", pod.name, container.name, resources.cpu.shares.value))
         return Updates().set(container.id, cpu_shares=9)
 
     async def post_update_container(self, pod, container):
-        self.told.append(("PostUpdateContainer", pod.name, container.name))
+        self.reported.append(("PostUpdateContainer", pod.name, container.name))
 
     async def stop_container(self, pod, container):
-        self.told.append(("StopContainer", pod.name, container.name))
+        self.reported.append(("StopContainer", pod.name, container.name))
         return Updates().set("other", memory_limit=7)
 
     async def remove_container(self, pod, container):
-        self.told.append(("RemoveContainer", pod.name, container.name))
+        self.reported.append(("RemoveContainer", pod.name, container.name))
 
     async def validate(self, request):
-        self.told.append(("ValidateContainerAdjustment", request.pod.name, request.container.name))
+        self.reported.append(("ValidateContainerAdjustment", request.pod.name, request.container.name))
         return "not this one" if request.adjust.args else None
 
 
@@ -112,29 +112,29 @@ ANSWERS = {
 def request_of(event):
     """A request of that event, and what the plugin writes down of it."""
     fields = {"pod": POD}
-    told = [event.title, POD.name]
+    result = [event.title, POD.name]
     if "container" in event.method.request.DESCRIPTOR.fields_by_name:
         fields["container"] = CONTAINER
-        told.append(CONTAINER.name)
+        result.append(CONTAINER.name)
     more, said = MORE.get(event, ({}, ()))
-    return event.method.request(**fields, **more), (*told, *said)
+    return event.method.request(**fields, **more), (*result, *said)
 
 
 @pytest.mark.parametrize("event", Event, ids=lambda each: each.title)
 async def test_each_call_reaches_its_hook_and_returns_its_answer(synchronized, event):
-    plugin, (request, told) = Everything(), request_of(event)
+    plugin, (request, reported) = Everything(), request_of(event)
     async with synchronized(plugin) as peer:
         answer = await peer.ask(event.method, request)
-    assert plugin.told == [told]
+    assert plugin.reported == [reported]
     assert answer == ANSWERS.get(event, event.method.response())
 
 
-@pytest.mark.parametrize("event", [each for each in Event if each.was_state_change], ids=lambda each: each.title)
+@pytest.mark.parametrize("event", [item for item in Event if item.was_state_change], ids=lambda each: each.title)
 async def test_older_runtimes_send_state_changes(synchronized, event):
-    plugin, (request, told) = Everything(), request_of(event)
+    plugin, (request, reported) = Everything(), request_of(event)
     async with synchronized(plugin, version="", runtime="containerd", release="v2.1.0") as peer:
         assert await peer.ask(methods.STATE_CHANGE, as_state_change(event, request)) == pb.Empty()
-    assert plugin.told == [told]
+    assert plugin.reported == [reported]
 
 
 @pytest.mark.parametrize("number", [0, 4, 8, 10, 12, 14, 15, 99])
@@ -176,12 +176,12 @@ async def test_a_plugin_registers_by_name_index_and_version(runtime, living):
     await runtime.listen()
     async with living(Everything(), index="07", name="other"):
         peer = await runtime.peer()
-        told = peer.registered.result()
-    assert (told.plugin_idx, told.plugin_name, told.NRI_version) == ("07", "other", "v0.12.2")
+        outcome = peer.registered.result()
+    assert (outcome.plugin_idx, outcome.plugin_name, outcome.NRI_version) == ("07", "other", "v0.12.2")
 
 
 @pytest.mark.parametrize(
-    ("told", "mask"),
+    ("reported", "mask"),
     [
         pytest.param({"version": "v0.12.2"}, ALL_EVENTS, id="a runtime that knows them all"),
         pytest.param({"version": "v0.8.0"}, (1 << 11) - 1, id="a runtime before validators"),
@@ -191,10 +191,10 @@ async def test_a_plugin_registers_by_name_index_and_version(runtime, living):
         ),
     ],
 )
-async def test_the_mask_has_no_event_that_the_runtime_does_not_know(runtime, living, told, mask):
+async def test_the_mask_has_no_event_that_the_runtime_does_not_know(runtime, living, reported, mask):
     await runtime.listen()
     async with living(Everything()):
-        assert await (await runtime.peer()).configure(**told) == mask
+        assert await (await runtime.peer()).configure(**reported) == mask
 
 
 async def test_an_empty_subscription_is_not_sent_as_zero(runtime, living):
@@ -244,7 +244,7 @@ async def test_a_large_node_is_sent_in_batches_with_updates_in_the_last(runtime,
         saw = ()
 
         async def synchronize(self, pods, containers):
-            self.saw = ([each.name for each in pods], [each.name for each in containers])
+            self.saw = ([pod.name for pod in pods], [container.name for container in containers])
             return Updates().set("c1", cpu_shares=1)
 
     plugin = Synchronized()
@@ -255,7 +255,7 @@ async def test_a_large_node_is_sent_in_batches_with_updates_in_the_last(runtime,
         assert await peer.synchronize([pod_named("a")], more=True) == pb.SynchronizeResponse(more=True)
         assert (plugin.saw, plugin.ready.is_set()) == ((), False)
         answer = await peer.synchronize([pod_named("b")], [CONTAINER])
-        assert ([each.container_id for each in answer.update], answer.more) == (["c1"], False)
+        assert ([item.container_id for item in answer.update], answer.more) == (["c1"], False)
         assert plugin.ready.is_set()
     assert plugin.saw == (["a", "b"], ["main"])
 
@@ -459,7 +459,7 @@ async def test_a_hook_that_ends_while_the_plugin_stops_may_still_update_containe
         await asyncio.sleep(0)  # it is stopping now
         plugin.goes_on.set()
         assert await begun == pb.RunPodSandboxResponse()
-    assert [each.container_id for each in peer.updates] == ["c1"]
+    assert [update.container_id for update in peer.updates] == ["c1"]
 
 
 async def test_shutdown_calls_the_plugin(synchronized):
@@ -485,8 +485,8 @@ async def test_unsolicited_updates_return_those_that_failed(synchronized):
         await plugin.update_containers(Updates())
     async with synchronized(plugin) as peer:
         failed = await plugin.update_containers(Updates().set("c1", cpu_shares=1).set("gone", cpu_shares=2))
-        assert [each.container_id for each in failed] == ["gone"]
-        assert [each.container_id for each in peer.updates] == ["c1", "gone"]
+        assert [item.container_id for item in failed] == ["gone"]
+        assert [update.container_id for update in peer.updates] == ["c1", "gone"]
     with pytest.raises(NotConnected):
         await plugin.update_containers(Updates())
 

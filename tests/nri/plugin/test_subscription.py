@@ -12,13 +12,13 @@ async def hook(self, *_):
 
 
 def plugin_with(*events, base=Plugin):
-    return type("Some", (base,), {METHODS[each]: hook for each in events})()
+    return type("Some", (base,), {METHODS[event]: hook for event in events})()
 
 
 CLEANING = (Event.STOP_POD_SANDBOX, Event.REMOVE_POD_SANDBOX)
 
 
-@pytest.mark.parametrize("event", [each for each in Event if each not in CLEANING], ids=lambda each: each.title)
+@pytest.mark.parametrize("event", [item for item in Event if item not in CLEANING], ids=lambda each: each.title)
 def test_a_hook_that_is_defined_is_subscribed_to_and_no_other(event):
     assert subscription(plugin_with(event)).mask == event.bit
 
@@ -44,4 +44,4 @@ def test_hooks_of_a_base_class_count():
 
 def test_every_event_has_a_method_of_the_plugin():
     assert set(METHODS) == set(Event)
-    assert all(callable(getattr(Plugin, each)) for each in METHODS.values())
+    assert all(callable(getattr(Plugin, method)) for method in METHODS.values())

@@ -32,8 +32,8 @@ class Node:
         self.updated = []
 
     async def update_containers(self, updates):
-        self.updated += [each.container_id for each in updates]
-        return [each for each in updates if each.container_id == "gone"]
+        self.updated += [update.container_id for update in updates]
+        return [update for update in updates if update.container_id == "gone"]
 
 
 class Recorder(Plugin):
@@ -42,60 +42,60 @@ class Recorder(Plugin):
     name = "recorder"
 
     def __init__(self, name="recorder", index="50"):
-        self.name, self.index, self.told = name, index, []
+        self.name, self.index, self.reported = name, index, []
 
     async def synchronize(self, pods, containers):
-        self.told.append(f"Synchronize {len(pods)} {len(containers)}")
+        self.reported.append(f"Synchronize {len(pods)} {len(containers)}")
 
     async def pod_vanished(self, pod):
-        self.told.append(f"vanished {self.netns_of(pod)}")
+        self.reported.append(f"vanished {self.netns_of(pod)}")
 
     async def run_pod_sandbox(self, pod):
-        self.told.append("RunPodSandbox")
+        self.reported.append("RunPodSandbox")
 
     async def update_pod_sandbox(self, pod, overhead, resources):
-        self.told.append("UpdatePodSandbox")
+        self.reported.append("UpdatePodSandbox")
 
     async def post_update_pod_sandbox(self, pod):
-        self.told.append("PostUpdatePodSandbox")
+        self.reported.append("PostUpdatePodSandbox")
 
     async def stop_pod_sandbox(self, pod):
-        self.told.append("StopPodSandbox")
+        self.reported.append("StopPodSandbox")
 
     async def remove_pod_sandbox(self, pod):
-        self.told.append("RemovePodSandbox")
+        self.reported.append("RemovePodSandbox")
 
     async def create_container(self, pod, container):
-        self.told.append("CreateContainer")
+        self.reported.append("CreateContainer")
         adjustment = Adjustment().add_env(f"BY_{self.index}", ",".join(container.env))
         adjustment.others.set("c0", cpu_shares=2)
         return adjustment
 
     async def post_create_container(self, pod, container):
-        self.told.append("PostCreateContainer")
+        self.reported.append("PostCreateContainer")
 
     async def start_container(self, pod, container):
-        self.told.append("StartContainer")
+        self.reported.append("StartContainer")
 
     async def post_start_container(self, pod, container):
-        self.told.append("PostStartContainer")
+        self.reported.append("PostStartContainer")
 
     async def update_container(self, pod, container, resources):
-        self.told.append("UpdateContainer")
+        self.reported.append("UpdateContainer")
         return Updates().set(container.id, cpu_shares=resources.cpu.shares.value + 1)
 
     async def post_update_container(self, pod, container):
-        self.told.append("PostUpdateContainer")
+        self.reported.append("PostUpdateContainer")
 
     async def stop_container(self, pod, container):
-        self.told.append("StopContainer")
+        self.reported.append("StopContainer")
         return Updates().set("c9", cpu_shares=3)
 
     async def remove_container(self, pod, container):
-        self.told.append("RemoveContainer")
+        self.reported.append("RemoveContainer")
 
     async def validate(self, request):
-        self.told.append("ValidateContainerAdjustment")
+        self.reported.append("ValidateContainerAdjustment")
         return "no shells" if list(request.container.args) == ["bad"] else None
 
 
@@ -125,15 +125,15 @@ def host_of(node, **settings):
 @asynccontextmanager
 async def living(host, socket, *plugins):
     """Plugins that the host has let in."""
-    lives = [asyncio.create_task(run(each, socket=socket, environ={})) for each in plugins]
+    lives = [asyncio.create_task(run(plugin, socket=socket, environ={})) for plugin in plugins]
     try:
         async with asyncio.timeout(20):
-            for each in plugins:
-                await host.wait_for(f"{each.index}-{each.name}")
+            for item in plugins:
+                await host.wait_for(f"{item.index}-{item.name}")
         yield
     finally:
-        for each in lives:
-            each.cancel()
+        for live in lives:
+            live.cancel()
         await asyncio.gather(*lives, return_exceptions=True)
 
 
@@ -169,9 +169,9 @@ async def test_every_hook_of_a_lifecycle_is_called_once_in_order(tmp_path, old):
     plugin, node = Recorder(), Node()
     async with hosted(tmp_path, node, plugin, state_change=old) as host:
         adjust, updated = await live(host)
-    assert plugin.told == LIFE
-    assert {each.title for each in Event} == {each for each in LIFE if not each.startswith("Synchronize")}
-    assert [(each.key, each.value) for each in adjust.env] == [("BY_50", "HOME=/")]
+    assert plugin.reported == LIFE
+    assert {item.title for item in Event} == {item for item in LIFE if not item.startswith("Synchronize")}
+    assert [(item.key, item.value) for item in adjust.env] == [("BY_50", "HOME=/")]
     assert updated.cpu.shares.value == 11
     assert node.updated == ["c0", "c9"]
 
@@ -185,7 +185,7 @@ async def test_each_plugin_sees_the_adjustments_of_earlier_ones(tmp_path, old):
     first, second = Recorder(index="10"), Second(index="90")
     async with hosted(tmp_path, Node(), second, first, state_change=old) as host:
         created = await host.create_container(POD, CONTAINER)
-    assert {each.key: each.value for each in created.adjust.env} == {
+    assert {item.key: item.value for item in created.adjust.env} == {
         "BY_10": "HOME=/",
         "SAW": "HOME=/,BY_10=HOME=/",
     }
@@ -206,7 +206,7 @@ async def test_conflicting_plugins_are_both_named_unless_one_removes_first(tmp_p
         async with hosted(tmp_path, Node(), *plugins) as host:
             if removes:
                 created = await host.create_container(POD, CONTAINER)
-                assert [(each.key, each.value) for each in created.adjust.env if each.key == "A"] == [("A", "two")]
+                assert [(item.key, item.value) for item in created.adjust.env if item.key == "A"] == [("A", "two")]
             else:
                 with pytest.raises(RpcError, match=r'plugins "20-two" and "10-one" both tried to set Env A'):
                     await host.create_container(POD, CONTAINER)
@@ -229,7 +229,7 @@ async def test_an_exception_fails_the_pod_and_the_plugin_stays(tmp_path, old):
         with pytest.raises(RpcError, match="no address left"):
             await host.run_pod_sandbox(POD)
         await host.run_pod_sandbox(pod_of("other"))
-        assert [str(each) for each in host.active()] == ["50-recorder"]
+        assert [str(item) for item in host.active()] == ["50-recorder"]
 
 
 async def test_a_plugin_updates_containers_also_from_within_a_hook(tmp_path):
@@ -240,7 +240,7 @@ async def test_a_plugin_updates_containers_also_from_within_a_hook(tmp_path):
     plugin, node = Updating(), Node()
     async with hosted(tmp_path, node, plugin) as host:
         await host.start_container(POD, CONTAINER)
-        assert [each.container_id for each in plugin.failed] == ["gone"]
+        assert [item.container_id for item in plugin.failed] == ["gone"]
         assert await plugin.update_containers(Updates().set("c8", cpu_shares=4)) == []
     assert node.updated == ["c7", "gone", "c8"]
 
@@ -251,7 +251,7 @@ async def test_a_node_too_large_for_one_message_is_sent_whole(tmp_path):
     host = host_of(Node(), socket=socket)
     host.know([pod_of(f"p{number}", annotations={"a": "x" * (1 << 20)}) for number in range(9)], [CONTAINER])
     async with host.running(), living(host, socket, plugin):
-        assert plugin.told == ["Synchronize 9 1"]
+        assert plugin.reported == ["Synchronize 9 1"]
 
 
 async def test_a_restarted_runtime_synchronizes_and_ended_pods_are_noticed(tmp_path):
@@ -269,7 +269,7 @@ async def test_a_restarted_runtime_synchronizes_and_ended_pods_are_noticed(tmp_p
         await stack.enter_async_context(after.running())
         async with asyncio.timeout(20):
             await after.wait_for("recorder")
-    assert plugin.told == [
+    assert plugin.reported == [
         "Synchronize 0 0",
         "RunPodSandbox",
         "RunPodSandbox",
@@ -280,14 +280,14 @@ async def test_a_restarted_runtime_synchronizes_and_ended_pods_are_noticed(tmp_p
 
 async def test_a_pre_installed_plugin_is_started_with_its_configuration(tmp_path):
     made, installed, conf = tmp_path / "made", tmp_path / "plugins", tmp_path / "conf.d"
-    for each in (installed, conf):
-        each.mkdir()
+    for entry in (installed, conf):
+        entry.mkdir()
     argv = [sys.executable, "-m", "podwire.cli.main", "nri", "new", "tuner", str(made)]
     await asyncio.to_thread(subprocess.run, argv, check=True, capture_output=True, timeout=100)
     shutil.copy(made / "plugin.py", installed / "42-tuner")
     host = host_of(Node(), plugin_path=installed, plugin_config_path=conf, registration_timeout=60.0)
     async with host.running():
-        assert [str(each) for each in host.active()] == ["42-tuner"]
+        assert [str(item) for item in host.active()] == ["42-tuner"]
         await host.run_pod_sandbox(POD)
         created = await host.create_container(POD, CONTAINER)
-        assert [(each.key, each.value) for each in created.adjust.env] == [("SEEN_BY", "tuner")]
+        assert [(item.key, item.value) for item in created.adjust.env] == [("SEEN_BY", "tuner")]

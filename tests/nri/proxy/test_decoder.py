@@ -92,8 +92,8 @@ def test_an_error_is_reported_with_code_and_message(between):
 
 
 def test_a_state_change_is_reported_by_its_event(between):
-    told = as_state_change(Event.STOP_POD_SANDBOX, pb.StopPodSandboxRequest(pod=POD))
-    seen = between.exchange(RUNTIME, methods.STATE_CHANGE, told, pb.Empty())
+    result = as_state_change(Event.STOP_POD_SANDBOX, pb.StopPodSandboxRequest(pod=POD))
+    seen = between.exchange(RUNTIME, methods.STATE_CHANGE, result, pb.Empty())
     assert (seen.method, seen.via, seen.subject) == ("StopPodSandbox", "StateChange", "default/web")
 
 

@@ -55,7 +55,7 @@ async def test_all_bytes_are_forwarded_even_invalid_ones(tmp_path, data):
         assert await reader.read() == b"back " + data
         writer.close()
     assert bytes(runtime.got) == data
-    assert any(isinstance(each, Noted) for each in seen)
+    assert any(isinstance(item, Noted) for item in seen)
 
 
 async def test_a_missing_runtime_is_reported_and_the_plugin_closed(tmp_path):
@@ -103,5 +103,5 @@ async def test_calls_are_seen_and_connections_can_be_cut(tmp_path):
             await host.call(methods.CREATE_CONTAINER, big, within=SOON)
         await asyncio.gather(plugin.close(), host.close())
     server.close()
-    calls = [(each.plugin, each.method, each.changes) for each in seen if isinstance(each, Exchange)]
+    calls = [(item.plugin, item.method, item.changes) for item in seen if isinstance(item, Exchange)]
     assert calls == [("07-p", "RegisterPlugin", []), ("07-p", "CreateContainer", ["adjust.args[0]=x"])]

@@ -70,7 +70,7 @@ def adjustments(draw):
         annotations=draw(st.dictionaries(texts, texts, max_size=2)),
         env=[pb.KeyValue(key=key, value=value) for key, value in draw(st.lists(st.tuples(texts, texts), max_size=3))],
         args=draw(st.lists(texts, max_size=3)),
-        CDI_devices=[pb.CDIDevice(name=each) for each in draw(st.lists(texts, max_size=2))],
+        CDI_devices=[pb.CDIDevice(name=item) for item in draw(st.lists(texts, max_size=2))],
     )
     if draw(st.booleans()):
         made.linux.resources.memory.limit.value = draw(numbers)

@@ -50,8 +50,8 @@ class Host:
 
     def address(self, *addresses: str, link: str = "eth0") -> None:
         index = self.network.links.get(link).ifindex
-        for each in addresses:
-            self.network.addresses.add(index, ip_interface(each))
+        for item in addresses:
+            self.network.addresses.add(index, ip_interface(item))
 
     def serve(self, port: int, address: str = "::") -> None:
         """Answer each connection with this host's name and the caller's address, for as long as the test lasts."""
@@ -120,15 +120,15 @@ class Lab:
 
     def plugged(self, name: str, *addresses: str, link: str = "eth0") -> Host:
         """A host with a link on the bridge."""
-        host = next((each for each in self._hosts if each.name == name), None) or self.host(name)
+        host = next((host for host in self._hosts if host.name == name), None) or self.host(name)
         self.lan.network.links.add(Veth(f"{name}-{link}", link, host.path, master=self._bridge, up=True))
         host.network.links.change(link, up=True)
         host.address(*addresses, link=link)
         return host
 
     def close(self) -> None:
-        for each in self._hosts:
-            each.close()
+        for host in self._hosts:
+            host.close()
         for pinned in self._namespaces.list():
             self._namespaces.remove(pinned.name)
 
@@ -154,7 +154,7 @@ def pod(lab) -> Host:
 def gateways(lab) -> tuple[Host, Host]:
     """Both have the same far addresses: who answers tells which way a packet went."""
     made = lab.plugged("first", "10.1.0.1/24", "fd01::1/64"), lab.plugged("second", "10.1.0.2/24", "fd01::2/64")
-    for each in made:
-        each.address("10.20.0.1/32", "10.30.0.1/32", "fd20::1/128", "fd30::1/128", link="lo")
-        each.serve(80)
+    for item in made:
+        item.address("10.20.0.1/32", "10.30.0.1/32", "fd20::1/128", "fd30::1/128", link="lo")
+        item.serve(80)
     return made

@@ -64,10 +64,10 @@ def test_a_pods_link_is_the_one_with_its_first_address_that_any_has():
 def places(tmp_path):
     """A node and a pod, as namespaces."""
     namespaces = KernelNamespaces(tmp_path)
-    names = [f"{each}-{uuid.uuid4().hex[:6]}" for each in ("node", "pod")]
-    yield [namespaces.create(each).path for each in names]
-    for each in names:
-        namespaces.remove(each)
+    names = [f"{name}-{uuid.uuid4().hex[:6]}" for name in ("node", "pod")]
+    yield [namespaces.create(name).path for name in names]
+    for item in names:
+        namespaces.remove(item)
 
 
 @pytest.mark.parametrize("way", ["routed", "bridged", "macvlan", "elsewhere"])

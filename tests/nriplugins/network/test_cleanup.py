@@ -17,7 +17,7 @@ ROUTE = {"podSelector": {}, "interface": "lo", "routes": [{"destinations": ["10.
 
 def test_cleanup_removes_ours_and_keeps_the_rest(tmp_path):
     namespaces = KernelNamespaces(tmp_path)
-    node, pod, untouched = (namespaces.create(f"{each}-{uuid.uuid4().hex[:6]}") for each in ("node", "pod", "bare"))
+    node, pod, untouched = (namespaces.create(f"{name}-{uuid.uuid4().hex[:6]}") for name in ("node", "pod", "bare"))
     try:
         for path, inside in ((node.path, False), (pod.path, True)):
             Kernel(path, inside=inside).close()
@@ -36,5 +36,5 @@ def test_cleanup_removes_ours_and_keeps_the_rest(tmp_path):
             assert tables.get("podwire-policy") is None
         assert remove_all([pod.path, untouched.path], node.path) == 0
     finally:
-        for each in (node, pod, untouched):
-            namespaces.remove(each.name)
+        for item in (node, pod, untouched):
+            namespaces.remove(item.name)

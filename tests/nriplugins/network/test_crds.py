@@ -46,8 +46,8 @@ async def api(tmp_path):
     async with running(options) as server:
         client = Client(LoopbackHttp(server.assembled.server.handle, ADMIN))
         client.learn(KINDS.values())
-        for each in crds.ALL:
-            await client.create(each)
+        for crd in crds.ALL:
+            await client.create(crd)
         for kind in KINDS.values():
             await served(client, kind)
         yield client
@@ -213,7 +213,7 @@ async def test_the_rules_refuse(api, kind, spec, words):
 
 @pytest.mark.parametrize(
     ("kind", "spec"),
-    [each[:2] for each in (BAD_BY_SCHEMA | BAD_BY_RULE).values()],
+    [item[:2] for item in (BAD_BY_SCHEMA | BAD_BY_RULE).values()],
     ids=BAD_BY_SCHEMA | BAD_BY_RULE,
 )
 def test_resources_that_the_api_rejects_are_invalid(kind, spec):
@@ -236,7 +236,7 @@ async def test_a_status_is_written_apart_and_shown_in_columns(api):
     assert written["status"] == status
     path = f"/apis/{GROUP}/{VERSION}/namespaces/default/podroutes"
     table = yaml.safe_load(await api.raw(path, accept="application/json;as=Table;g=meta.k8s.io;v=v1"))
-    columns = [each["name"] for each in table["columnDefinitions"]]
+    columns = [definition["name"] for definition in table["columnDefinitions"]]
     shown = dict(zip(columns, table["rows"][0]["cells"], strict=True))
     assert {"Interface": "eth0", "Table": 254, "Pods": 3, "Failed": 1, "Ready": "False"}.items() <= shown.items()
 
@@ -254,6 +254,22 @@ def test_every_list_and_text_is_bounded():
         if "items" in schema:
             yield from unbounded(schema["items"], f"{path}[]")
 
-    for each in crds.ALL:
-        spec = each["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    for crd in crds.ALL:
+        spec = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
         assert list(unbounded(spec, "spec")) == []
+
+
+def bounds(schema):
+    """All minima and maxima within a schema."""
+    for key, value in schema.items():
+        if key in ("minimum", "maximum") and not isinstance(value, dict):
+            yield value
+        elif isinstance(value, dict):
+            yield from bounds(value)
+
+
+def test_bounds_are_exact_as_float64():
+    """kube-apiserver compares them as float64, and rejects all objects where that exceeds the format."""
+    found = [bound for crd in crds.ALL for version in crd["spec"]["versions"] for bound in bounds(version["schema"])]
+    assert found
+    assert max(map(abs, found)) <= 2**53

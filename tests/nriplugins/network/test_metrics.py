@@ -5,8 +5,8 @@ from podwire.nriplugins.network.metrics import Meter
 
 def test_times_are_in_buckets_and_labels_are_escaped():
     meter = Meter()
-    for each in (0.0004, 0.0015, 3.0):
-        meter.hook("RunPodSandbox", each)
+    for item in (0.0004, 0.0015, 3.0):
+        meter.hook("RunPodSandbox", item)
     meter.failed("PodRoute", 'say "no"\n')
     text = meter.text({"pods": ("Pods", [((), 2.0)])})
     lines = text.splitlines()

@@ -22,8 +22,8 @@ NOWHERE = "/nonexistent/netns"
 def namespaces(tmp_path):
     made = KernelNamespaces(tmp_path)
     yield made
-    for each in made.list():
-        made.remove(each.name)
+    for item in made.list():
+        made.remove(item.name)
 
 
 @pytest.fixture
@@ -61,8 +61,8 @@ def enforcer(node):
         return started[-1]
 
     yield start
-    for each in started:
-        each.close()
+    for item in started:
+        item.close()
 
 
 def sandbox(name, number, app="web"):
@@ -80,8 +80,8 @@ def sandbox(name, number, app="web"):
 
 def pod(of, *, ips=True, phase="Running"):
     meta = {"name": of.name, "namespace": of.namespace, "uid": of.uid, "labels": dict(of.labels)}
-    told = [{"ip": each} for each in of.ips] if ips else []
-    return {"metadata": meta, "spec": {}, "status": {"phase": phase, "podIPs": told}}
+    result = [{"ip": address} for address in of.ips] if ips else []
+    return {"metadata": meta, "spec": {}, "status": {"phase": phase, "podIPs": result}}
 
 
 def policy(name="shut", **spec):
@@ -92,8 +92,8 @@ def policy(name="shut", **spec):
 def known(*sandboxes, policies=None):
     return [
         (NAMESPACES, Added({"metadata": {"name": "default", "labels": {}}})),
-        *((PODS, Added(pod(each))) for each in sandboxes),
-        *((POLICIES, Added(each)) for each in ([policy()] if policies is None else policies)),
+        *((PODS, Added(pod(sandbox))) for sandbox in sandboxes),
+        *((POLICIES, Added(item)) for item in ([policy()] if policies is None else policies)),
     ]
 
 

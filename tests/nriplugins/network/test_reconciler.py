@@ -29,7 +29,7 @@ class Policies:
         self.asked, self.fails, self.warnings = [], None, {}
 
     def protect(self, sandbox, here, changes):
-        self.asked.append(("protect", sandbox.name, [each.name for each in here], len(changes)))
+        self.asked.append(("protect", sandbox.name, [item.name for item in here], len(changes)))
         if self.fails:
             raise self.fails
 
@@ -37,7 +37,7 @@ class Policies:
         self.asked.append(("release", sandbox.name))
 
     def reconcile(self, here, changes, *, audit):
-        self.asked.append(("reconcile", [each.name for each in here], len(changes)))
+        self.asked.append(("reconcile", [item.name for item in here], len(changes)))
         if self.fails:
             raise self.fails
         return self.warnings
@@ -56,7 +56,7 @@ class Told:
         self.selected_by.append(object_["metadata"]["name"])
 
     def concern(self, heads):
-        self.selected_by += [each.name for each in heads]
+        self.selected_by += [head.name for head in heads]
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ async def test_a_pod_that_cannot_be_protected_is_refused_and_cleaned_up(made, er
     assert policies.asked == [("protect", "web", [], 0), ("release", "web")]
     assert reconciler.sandboxes == {}
     assert reconciler.refused.keys() == {"u-web"}
-    assert [each[1] for each in told.notes] == reasons
+    assert [note[1] for note in told.notes] == reasons
     policies.fails = None
     await reconciler.run_pod(sandbox(), [])
     assert (reconciler.sandboxes.keys(), reconciler.refused) == ({"s-web"}, {})
@@ -129,7 +129,7 @@ async def test_a_resource_created_while_a_pod_starts_is_applied(made):
     await reconciler.run_pod(sandbox(), [])
     assert told.notes == []
     await reconciler.reconcile()
-    assert [each[1] for each in told.notes] == ["PodRouteBroken"]
+    assert [note[1] for note in told.notes] == ["PodRouteBroken"]
 
 
 async def test_changes_are_taken_once_and_in_order(made):

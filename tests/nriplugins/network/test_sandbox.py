@@ -19,7 +19,7 @@ SANDBOX = pb.PodSandbox(
 def test_labels_are_the_pods_own():
     sandbox = sandbox_from(SANDBOX, "/run/netns/x")
     assert sandbox.labels == {"app": "web"}
-    assert [str(each) for each in sandbox.planned.ips] == ["10.1.0.5", "fd00::5"]
+    assert [str(address) for address in sandbox.planned.ips] == ["10.1.0.5", "fd00::5"]
 
 
 def test_a_pod_on_the_hosts_network_is_none():

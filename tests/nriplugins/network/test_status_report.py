@@ -23,7 +23,7 @@ def sandbox(name, *problems, selected_by=("u1",)):
 
 
 def ready(status):
-    return next((each["status"], each["reason"], each["message"]) for each in status["conditions"])
+    return next((condition["status"], condition["reason"], condition["message"]) for condition in status["conditions"])
 
 
 def test_pods_are_counted_and_those_that_failed_are_named():
@@ -39,7 +39,7 @@ def test_pods_are_counted_and_those_that_failed_are_named():
 def test_other_nodes_stay_and_are_summed_up():
     old = {"nodes": [{"name": "n2", "pods": 3, "failures": []}]}
     status = status_of(resource(old), "n1", Report(1), NOW)
-    assert [each["name"] for each in status["nodes"]] == ["n1", "n2"]
+    assert [node["name"] for node in status["nodes"]] == ["n1", "n2"]
     assert (status["pods"], ready(status)) == (4, ("True", "Applied", "pods: 4"))
 
 

@@ -35,14 +35,14 @@ class Silent:
     """A trace that keeps what it is told."""
 
     def __init__(self):
-        self.told = []
+        self.reported = []
 
     def reads(self, uid, path):
-        self.told.append(("GET", path))
+        self.reported.append(("GET", path))
         return nullcontext(self)
 
     def configures(self, uid, what):
-        self.told.append(("own", what))
+        self.reported.append(("own", what))
         return nullcontext(self)
 
     def answered(self, response, outcome="OK"):
@@ -61,13 +61,13 @@ async def api(tmp_path):
 @asynccontextmanager
 async def watched(api):
     """The watches, running, with all that they tell."""
-    told = []
-    informers = Informers(api, lambda kind, change: told.append((kind, change)), CLOCK.monotonic)
+    events = []
+    informers = Informers(api, lambda kind, change: events.append((kind, change)), CLOCK.monotonic)
     task = asyncio.ensure_future(informers.run())
     try:
         async with asyncio.timeout(SOON):
             await informers.complete.wait()
-            yield informers, told
+            yield informers, events
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -91,7 +91,7 @@ async def created(api, object_):
 
 
 async def test_custom_kinds_come_and_go_with_their_definitions(api):
-    async with watched(api) as (informers, told):
+    async with watched(api) as (informers, reported):
         assert informers.missing == []
         assert informers.find(ROUTES, "default", "a") is None
         await api.create(crds.POD_ROUTE)
@@ -99,8 +99,8 @@ async def test_custom_kinds_come_and_go_with_their_definitions(api):
         await eventually_async(lambda: informers.find(ROUTES, "default", "a"))
         await api.delete(DEFINITIONS, "podroutes.net.podwire.dev")
         await eventually_async(lambda: informers.find(ROUTES, "default", "a") is None)
-        changes = [each for kind, each in told if kind is ROUTES and not isinstance(each, Synced)]
-        await eventually_async(lambda: isinstance([each for kind, each in told if kind is ROUTES][-1], Deleted))
+        changes = [each for kind, each in reported if kind is ROUTES and not isinstance(each, Synced)]
+        await eventually_async(lambda: isinstance([each for kind, each in reported if kind is ROUTES][-1], Deleted))
         assert key_of(changes[0].object) == ("default", "a")
 
 
@@ -112,12 +112,12 @@ async def test_named_resources_are_requested_then_taken_from_the_cache(api):
         pod = Pod("default", "web", annotations={"net.podwire.dev/routes": "a, nobody,../../etc"})
         trace, meter = Silent(), Meter()
         found = await NamedReader(api, informers, trace, meter).read("uid", pod)
-        assert [(each.name, each.object is not None, each.stale) for each in found] == [
+        assert [(item.name, item.object is not None, item.stale) for item in found] == [
             ("a", True, ""),
             ("nobody", False, ""),
         ]
         place = "/apis/net.podwire.dev/v1/namespaces/default/podroutes/"
-        assert trace.told == [("GET", f"{place}a"), ("GET", f"{place}nobody")]
+        assert trace.reported == [("GET", f"{place}a"), ("GET", f"{place}nobody")]
 
         class Mute:
             async def get(self, *_):
@@ -126,8 +126,8 @@ async def test_named_resources_are_requested_then_taken_from_the_cache(api):
         late = Silent()
         found = await NamedReader(Mute(), informers, late, meter, Limits(read=0.01)).read("uid", pod)
         version = informers.find(ROUTES, "default", "a")["metadata"]["resourceVersion"]
-        assert ("own", f"read (cache, rv {version}) podroutes/a") in late.told
-        assert ("own", "read (cache, rv -) podroutes/nobody") in late.told
+        assert ("own", f"read (cache, rv {version}) podroutes/a") in late.reported
+        assert ("own", "read (cache, rv -) podroutes/nobody") in late.reported
         assert found[0].object == informers.find(ROUTES, "default", "a")
         assert "the cache is" in found[0].stale
         assert 'named_reads_total{source="cache"} 2' in meter.text({})
@@ -139,24 +139,24 @@ async def test_statuses_of_two_nodes_match_the_definition_and_converge(api):
     async with watched(api) as (informers, _):
         nodes = []
         for name, count in (("n1", 2), ("n2", 3)):
-            pods = [_local(f"{name}-{each}", made["metadata"]["uid"]) for each in range(count)]
+            pods = [_local(f"{name}-{number}", made["metadata"]["uid"]) for number in range(count)]
             statuses = Statuses(api, CLOCK, name)
             statuses.look_up_in(lambda pods=pods: pods, informers.find)
             nodes.append(statuses)
-        tasks = [asyncio.ensure_future(each.run()) for each in nodes]
+        tasks = [asyncio.ensure_future(node.run()) for node in nodes]
         try:
             sums = []
             while not sums or sums[-1] != 5:
-                for each in nodes:  # as the keeper does whenever the copy changes
-                    each.touch(ROUTES, made)
+                for item in nodes:  # as the keeper does whenever the copy changes
+                    item.touch(ROUTES, made)
                 await asyncio.sleep(0.05)
                 sums.append((informers.find(ROUTES, "default", "a").get("status") or {}).get("pods"))
         finally:
-            for each in tasks:
-                each.cancel()
+            for task in tasks:
+                task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
         status = informers.find(ROUTES, "default", "a")["status"]
-        assert [(each["name"], each["pods"]) for each in status["nodes"]] == [("n1", 2), ("n2", 3)]
+        assert [(node["name"], node["pods"]) for node in status["nodes"]] == [("n1", 2), ("n2", 3)]
 
 
 def _local(name, uid):
@@ -190,8 +190,8 @@ async def test_events_are_sent_once_and_then_counted(api):
     ],
 )
 async def test_the_manifests_are_taken_by_an_api_server(api, settings):
-    for each in manifests(settings):
-        await api.create(each)
-    rules = next(each for each in manifests(settings) if each["kind"] == "ClusterRole")["rules"]
-    assert {"apiGroups": [""], "resources": ["pods", "namespaces"], "verbs": ["get", "list", "watch"]} in rules
+    for item in manifests(settings):
+        await api.create(item)
+    rules = next(manifest for manifest in manifests(settings) if manifest["kind"] == "ClusterRole")["rules"]
+    assert {"apiGroups": [""], "resources": ["pods", "namespaces", "nodes"], "verbs": ["get", "list", "watch"]} in rules
     assert PODS.resource in rules[0]["resources"]

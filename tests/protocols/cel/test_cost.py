@@ -34,7 +34,7 @@ def cost(expression):
 
 
 @pytest.mark.parametrize(
-    ("expression", "told"),
+    ("expression", "reported"),
     [
         ("true", 0),
         ("number > 1", 2),
@@ -63,8 +63,8 @@ def cost(expression):
         ("number == 1 ? text.matches('abc') : true", 104),
     ],
 )
-def test_the_cost_is_that_of_the_worst_branch(expression, told):
-    assert cost(expression) == told
+def test_the_cost_is_that_of_the_worst_branch(expression, reported):
+    assert cost(expression) == reported
 
 
 def test_the_cost_of_unknown_sizes_is_unbounded():

@@ -106,7 +106,7 @@ def test_only_a_loop_without_end_is_out_of_budget():
 
 
 @pytest.mark.parametrize(
-    ("expression", "told"),
+    ("expression", "reported"),
     [
         pytest.param("self.cnt > 1", ["ERROR: <input>:1:5: undefined field 'cnt'\n | self.cnt > 1\n | ....^"], id="no"),
         pytest.param("self.points.p.z == 1", ["ERROR: <input>:1:14: undefined field 'z'"], id="in a map's value"),
@@ -131,11 +131,11 @@ def test_only_a_loop_without_end_is_out_of_budget():
         pytest.param("1" * 100_001, ["expression code point size exceeds limit: 100000"], id="too long"),
     ],
 )  # fmt: skip
-def test_a_compile_error_names_its_position(expression, told):
+def test_a_compile_error_names_its_position(expression, reported):
     with pytest.raises(CompileError) as caught:
         compile_expression(expression, {"self": SELF})
-    for each in told:
-        assert each in str(caught.value)
+    for item in reported:
+        assert item in str(caught.value)
 
 
 def test_an_optional_variable_may_be_missing():
@@ -149,10 +149,10 @@ def test_an_optional_variable_may_be_missing():
 def test_places_are_those_of_the_expression_though_it_is_compiled_within_bindings():
     with pytest.raises(CompileError) as caught:
         compile_expression("true &&\n old.?z.hasValue() // why", {"old": optional(POINT)})
-    assert [(each.line, each.column) for each in caught.value.problems] == [(2, 5)]
+    assert [(problem.line, problem.column) for problem in caught.value.problems] == [(2, 5)]
     with pytest.raises(CompileError) as caught:
         compile_expression("old.hasValue() && 'a'.matches(')')", {"old": optional(POINT)})
-    assert [(each.line, each.column) for each in caught.value.problems] == [(1, 31)]
+    assert [(problem.line, problem.column) for problem in caught.value.problems] == [(1, 31)]
 
 
 def test_values_are_converted_once_for_many_programs():
@@ -196,8 +196,8 @@ def test_importing_the_package_does_not_load_the_library():
     code = (
         "import sys, podwire.protocols.cel as c; print(sorted({'cel_expr_python', 'google.protobuf'} & {*sys.modules}))"
     )
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert told.stdout.strip() == "[]"
+    finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert finished.stdout.strip() == "[]"
 
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))

@@ -19,14 +19,14 @@ LIST = {"cniVersion": "1.0.0", "name": "net", "plugins": [{"type": "bridge"}, {"
 
 
 def parsed(**keys):
-    told = {key: value for key, value in (LIST | keys).items() if value is not ...}
-    return parse_list(json.dumps(told).encode())
+    document = {key: value for key, value in (LIST | keys).items() if value is not ...}
+    return parse_list(json.dumps(document).encode())
 
 
 def test_a_list_is_its_name_version_and_plugins():
     network = parsed(disableCheck=True, disableGC="true", unknown=7)
     assert (network.name, network.version, network.disable_check, network.disable_gc) == ("net", "1.0.0", True, True)
-    assert [each["type"] for each in network.plugins] == ["bridge", "portmap"]
+    assert [plugin["type"] for plugin in network.plugins] == ["bridge", "portmap"]
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_the_highest_version_that_both_know_is_used(keys, version):
 
 
 @pytest.mark.parametrize(
-    ("keys", "code", "told"),
+    ("keys", "code", "reported"),
     [
         pytest.param({"name": ...}, 7, "name: missing", id="no name"),
         pytest.param({"name": "../x"}, 7, "name", id="a path for a name"),
@@ -66,8 +66,8 @@ def test_the_highest_version_that_both_know_is_used(keys, version):
         pytest.param({"plugins": ..., "loadOnlyInlinedPlugins": True}, 7, "plugins", id="nothing inlined"),
     ],
 )
-def test_a_list_that_cannot_be_meant_is_refused_by_its_key(keys, code, told):
-    with pytest.raises(CniError, match=told) as caught:
+def test_a_list_that_cannot_be_meant_is_refused_by_its_key(keys, code, reported):
+    with pytest.raises(CniError, match=reported) as caught:
         parsed(**keys)
     assert caught.value.code == code
 
@@ -84,9 +84,9 @@ def test_a_value_that_is_not_an_object_is_rejected(data):
 
 def test_plugins_of_a_folder_come_after_the_inlined_ones():
     more = (parse_plugin(b'{"type": "tuning"}', "x.conf"),)
-    assert [each["type"] for each in with_plugins(parsed(), more).plugins] == ["bridge", "portmap", "tuning"]
+    assert [plugin["type"] for plugin in with_plugins(parsed(), more).plugins] == ["bridge", "portmap", "tuning"]
     assert with_plugins(parsed(loadOnlyInlinedPlugins=True), more) == parsed(loadOnlyInlinedPlugins=True)
-    assert [each["type"] for each in with_plugins(parsed(plugins=...), more).plugins] == ["tuning"]
+    assert [plugin["type"] for plugin in with_plugins(parsed(plugins=...), more).plugins] == ["tuning"]
     with pytest.raises(CniError, match="no folder"):
         with_plugins(parsed(plugins=...), ())
 
@@ -121,10 +121,14 @@ def test_a_request_has_the_runtimes_values_and_nothing_stale():
 
 
 def test_a_plugin_reads_its_runtime_configuration_in_any_spelling():
-    told = {"cniVersion": "1.1.0", "name": "n", "runtimeConfig": {"PortMappings": [{"HostPort": 1, "hostIP": "X"}]}}
-    config = plugin_config(json.dumps(told).encode())
+    configuration = {
+        "cniVersion": "1.1.0",
+        "name": "n",
+        "runtimeConfig": {"PortMappings": [{"HostPort": 1, "hostIP": "X"}]},
+    }
+    config = plugin_config(json.dumps(configuration).encode())
     assert config.runtime == {"portmappings": [{"hostport": 1, "hostip": "X"}]}
-    assert config.raw == told
+    assert config.raw == configuration
     assert lowered([{"A": {"B": 1}}]) == [{"a": {"b": 1}}]
 
 

@@ -64,17 +64,17 @@ def test_1_1_0_encodes_everything():
 
 @pytest.mark.parametrize("version", ["0.3.0", "0.3.1", "0.4.0"])
 def test_before_1_0_0_addresses_have_a_family_and_links_no_new_fields(version):
-    told = encode(FULL, version)
-    assert [each["version"] for each in told["ips"]] == ["4", "6"]
-    assert told["interfaces"][1] == {"name": "eth0", "mac": "0a:58:00:00:00:02", "sandbox": "/run/netns/a"}
-    assert told["routes"][0] == {"dst": "0.0.0.0/0", "gw": "10.1.0.1"}
+    result = encode(FULL, version)
+    assert [address["version"] for address in result["ips"]] == ["4", "6"]
+    assert result["interfaces"][1] == {"name": "eth0", "mac": "0a:58:00:00:00:02", "sandbox": "/run/netns/a"}
+    assert result["routes"][0] == {"dst": "0.0.0.0/0", "gw": "10.1.0.1"}
     assert encode(FULL._replace(dns=DNS()), version)["dns"] == {}
 
 
 def test_1_0_0_has_neither():
-    told = encode(FULL, "1.0.0")
-    assert "version" not in told["ips"][0]
-    assert "mtu" not in told["interfaces"][0] | told["routes"][0]
+    result = encode(FULL, "1.0.0")
+    assert "version" not in result["ips"][0]
+    assert "mtu" not in result["interfaces"][0] | result["routes"][0]
     assert "dns" not in encode(FULL._replace(dns=DNS()), "1.0.0")
 
 
@@ -121,15 +121,15 @@ def test_a_result_in_the_latest_version_survives_a_round_trip(result):
 @given(results(), st.sampled_from(KNOWN))
 def test_decoding_and_encoding_again_changes_nothing_in_any_version(result, version):
     try:
-        told = encode(result, version)
+        outcome = encode(result, version)
     except CniError:
         assert not result.ips
         return
-    assert encode(decode(told, "1.1.0"), version) == told
+    assert encode(decode(outcome, "1.1.0"), version) == outcome
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "reported"),
     [
         pytest.param([], "no JSON object", id="a list"),
         pytest.param({"ips": {}}, "ips: {} is not a list", id="not a list"),
@@ -145,8 +145,8 @@ def test_decoding_and_encoding_again_changes_nothing_in_any_version(result, vers
         pytest.param({"cniVersion": "0.2.0", "ip4": {"gateway": "10.0.0.1"}}, "ip4.ip", id="old shape without address"),
     ],
 )
-def test_an_invalid_result_is_rejected_with_the_invalid_field(value, told):
-    with pytest.raises(CniError, match=told):
+def test_an_invalid_result_is_rejected_with_the_invalid_field(value, reported):
+    with pytest.raises(CniError, match=reported):
         decode(value, "1.1.0")
 
 

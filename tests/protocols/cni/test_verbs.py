@@ -28,7 +28,7 @@ def test_an_error_names_the_missing_variables():
             with pytest.raises(CniError) as caught:
                 invocation({"CNI_COMMAND": command})
             assert caught.value.code == Code.BAD_ENVIRONMENT
-            assert all(each in caught.value.msg for each in verb.needs)
+            assert all(need in caught.value.msg for need in verb.needs)
     assert invocation({"CNI_COMMAND": "DEL", "CNI_CONTAINERID": "c", "CNI_IFNAME": "eth0"}).netns == ""
 
 

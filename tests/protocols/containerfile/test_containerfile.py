@@ -23,7 +23,10 @@ def plan(text, base=None, **arguments):
 def test_comments_continued_lines_and_directives_are_read():
     text = "# syntax=docker/dockerfile:1\n# escape=`\nFROM a\n\nRUN one `\n  # a comment\n\n  two\n"
     instructions = parse(text)
-    assert [(each.line, each.name, each.text) for each in instructions] == [(3, "FROM", "a"), (5, "RUN", "one   two")]
+    assert [(instruction.line, instruction.name, instruction.text) for instruction in instructions] == [
+        (3, "FROM", "a"),
+        (5, "RUN", "one   two"),
+    ]
 
 
 def test_from_takes_arguments_and_their_defaults():
@@ -47,7 +50,7 @@ def test_from_takes_arguments_and_their_defaults():
 )
 def test_variables_quotes_and_escapes_of_env(words, expected):
     variables = plan(f"FROM a\nENV {words}", {"Env": ["HOME=/root", "PATH=/bin"]}).settings["Env"]
-    assert dict(each.split("=", 1) for each in variables) == {"HOME": "/root", "PATH": "/bin", **expected}
+    assert dict(variable.split("=", 1) for variable in variables) == {"HOME": "/root", "PATH": "/bin", **expected}
 
 
 def test_an_argument_after_from_takes_the_one_before_and_env_wins_in_a_command():

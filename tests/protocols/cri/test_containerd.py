@@ -28,18 +28,18 @@ async def begun(client) -> None:
 
 
 async def test_containerd_reports_its_version(client):
-    told = await client.call(methods.VERSION, pb.VersionRequest(version="0.1.0"), timeout=30)
-    assert (told.version, told.runtime_name, told.runtime_api_version) == ("0.1.0", "containerd", "v1")
-    assert told.runtime_version
+    result = await client.call(methods.VERSION, pb.VersionRequest(version="0.1.0"), timeout=30)
+    assert (result.version, result.runtime_name, result.runtime_api_version) == ("0.1.0", "containerd", "v1")
+    assert result.runtime_version
 
 
 async def test_containerd_reports_its_status(client):
-    told = await client.call(methods.STATUS, pb.StatusRequest(verbose=True), timeout=30)
-    conditions = {each.type: each for each in told.status.conditions}
+    result = await client.call(methods.STATUS, pb.StatusRequest(verbose=True), timeout=30)
+    conditions = {condition.type: condition for condition in result.status.conditions}
     assert conditions["RuntimeReady"].status
     assert not conditions["NetworkReady"].status
     assert conditions["NetworkReady"].reason == "NetworkPluginNotReady"
-    assert told.info["config"].startswith("{")
+    assert result.info["config"].startswith("{")
 
 
 async def test_it_lists_that_it_has_nothing(client):
@@ -51,8 +51,8 @@ async def test_it_lists_that_it_has_nothing(client):
 
 
 async def test_containerd_reports_the_image_file_system(client, containerd):
-    told = await client.call(methods.IMAGE_FS_INFO, pb.ImageFsInfoRequest(), timeout=30)
-    [image] = told.image_filesystems
+    result = await client.call(methods.IMAGE_FS_INFO, pb.ImageFsInfoRequest(), timeout=30)
+    [image] = result.image_filesystems
     assert image.fs_id.mountpoint.startswith(str(containerd.parent / "root"))
     assert image.timestamp > 0
 

@@ -91,19 +91,25 @@ def test_signals_have_their_own_numbers():
 
 def test_the_table_has_every_call_of_both_services_as_the_proto_declares_it():
     declared = {
-        (service.full_name, each.name, each.input_type.full_name, each.output_type.full_name, each.server_streaming)
+        (
+            service.full_name,
+            method.name,
+            method.input_type.full_name,
+            method.output_type.full_name,
+            method.server_streaming,
+        )
         for service in pb.DESCRIPTOR.services_by_name.values()
-        for each in service.methods
+        for method in service.methods
     }
     table = {
         (
-            each.service,
-            each.name,
-            each.request.DESCRIPTOR.full_name,
-            each.response.DESCRIPTOR.full_name,
-            isinstance(each, ServerStream),
+            method.service,
+            method.name,
+            method.request.DESCRIPTOR.full_name,
+            method.response.DESCRIPTOR.full_name,
+            isinstance(method, ServerStream),
         )
-        for each in methods.ALL
+        for method in methods.ALL
     }
     assert table == declared
     assert len(methods.ALL) == 41
@@ -112,5 +118,5 @@ def test_the_table_has_every_call_of_both_services_as_the_proto_declares_it():
 
 def test_importing_the_messages_brings_no_grpc_and_no_event_loop():
     code = "import sys, podwire.protocols.cri.methods; print(*{'grpc', 'asyncio', 'socket', 'ssl'} & set(sys.modules))"
-    told = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True)
-    assert told.stdout.split() == []
+    finished = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True)
+    assert finished.stdout.split() == []

@@ -24,8 +24,14 @@ REBOOTING = replace(SELECTING, stage=Stage.REBOOTING, wanted=ADDRESS)
 
 
 def reply(kind, more=None, **fields):
-    told = {53: bytes((kind,)), 54: SERVER.packed, 51: (3600).to_bytes(4), 1: bytes((255, 255, 255, 0)), **(more or {})}
-    return Message(**{"op": 2, "xid": 7, "mac": MAC, "yiaddr": ADDRESS, "options": told, **fields})
+    document = {
+        53: bytes((kind,)),
+        54: SERVER.packed,
+        51: (3600).to_bytes(4),
+        1: bytes((255, 255, 255, 0)),
+        **(more or {}),
+    }
+    return Message(**{"op": 2, "xid": 7, "mac": MAC, "yiaddr": ADDRESS, "options": document, **fields})
 
 
 def heard(at, message):
@@ -72,7 +78,7 @@ def test_a_nak_restarts_with_a_new_transaction_and_a_back_off():
     again = heard(REQUESTING, reply(Type.NAK, {56: b"no\nroom"}))
     assert (again.stage, again.xid, again.wanted, again.server) == (Stage.SELECTING, 99, None, None)
     assert (again.refusal, asking.pause(again)) == ("noroom", 1)
-    assert [asking.pause(replace(again, refusals=each)) for each in (2, 3, 50)] == [2, 4, 64]
+    assert [asking.pause(replace(again, refusals=number)) for number in (2, 3, 50)] == [2, 4, 64]
     assert asking.pause(replace(again, tries=1)) == 0
 
 
@@ -210,7 +216,7 @@ def test_without_a_mask_an_address_has_that_of_its_class():
 )
 def test_routes_come_from_one_kind_of_option(more, routes):
     read = leases.read(reply(Type.ACK, more)).routes
-    assert [(str(each.destination), str(each.gateway)) for each in read] == routes
+    assert [(str(item.destination), str(item.gateway)) for item in read] == routes
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0", "127.0.0.1", "224.0.0.1", "255.255.255.255"])

@@ -72,9 +72,9 @@ def test_messages_survive_a_round_trip(message):
 
 @given(st.binary(max_size=600))
 def test_nothing_that_comes_makes_a_client_fall(data):
-    for each in (data, DISCOVER[:240] + data, DISCOVER[: len(data) % 300]):
+    for item in (data, DISCOVER[:240] + data, DISCOVER[: len(data) % 300]):
         try:
-            read = decode(each)
+            read = decode(item)
         except Malformed:
             continue
         assert isinstance(read, Message)
@@ -114,9 +114,9 @@ def test_the_fields_of_file_and_server_name_are_read_once():
     assert decode(bytes(head) + bytes((53, 1, 2, 52, 1, 3, 255))).options[53] == b"\2"
 
 
-@pytest.mark.parametrize("told", [b"", b"\1\1", b"\0", b"\x63"])
-def test_an_unknown_message_type_is_none(told):
-    assert Message(op=2, xid=1, mac=MAC, options={53: told}).type is None
+@pytest.mark.parametrize("reported", [b"", b"\1\1", b"\0", b"\x63"])
+def test_an_unknown_message_type_is_none(reported):
+    assert Message(op=2, xid=1, mac=MAC, options={53: reported}).type is None
 
 
 def test_a_long_option_is_split():
@@ -139,8 +139,8 @@ def test_a_long_option_is_split():
 )
 def test_classless_routes_are_read(data, routes):
     read = options.classless_routes(bytes.fromhex(data.replace(" ", "")))
-    assert [str(each.destination) for each in read] == routes
-    assert {each.gateway for each in read} == {IPv4Address("10.0.0.1")}
+    assert [str(item.destination) for item in read] == routes
+    assert {item.gateway for item in read} == {IPv4Address("10.0.0.1")}
 
 
 def test_a_route_without_a_router_is_on_the_link():
@@ -148,9 +148,9 @@ def test_a_route_without_a_router_is_on_the_link():
 
 
 def test_static_routes_have_the_classes_of_their_time():
-    told = [(10, 0, 0, 0), (172, 16, 0, 0), (192, 168, 1, 0), (192, 168, 1, 7), (0, 0, 0, 0)]
-    read = options.static_routes(b"".join(bytes(each) + bytes((10, 0, 0, 1)) for each in told))
-    assert [str(each.destination) for each in read] == [
+    result = [(10, 0, 0, 0), (172, 16, 0, 0), (192, 168, 1, 0), (192, 168, 1, 7), (0, 0, 0, 0)]
+    read = options.static_routes(b"".join(bytes(item) + bytes((10, 0, 0, 1)) for item in result))
+    assert [str(item.destination) for item in read] == [
         "10.0.0.0/8",
         "172.16.0.0/16",
         "192.168.1.0/24",
@@ -204,7 +204,7 @@ def test_every_reader_ends(data):
         Reader({1: data})(1, read, None)
 
 
-@given(st.binary(min_size=1, max_size=80).map(lambda data: bytes(each % 8 | 0xC0 * (each % 3 == 0) for each in data)))
+@given(st.binary(min_size=1, max_size=80).map(lambda data: bytes(item % 8 | 0xC0 * (item % 3 == 0) for item in data)))
 def test_pointers_everywhere_end_too(data):
     Reader({1: data})(1, options.search, None)
 

@@ -54,10 +54,10 @@ def test_packets_survive_a_round_trip(datagram):
 
 @given(st.binary(max_size=120), st.integers(0, len(FRAME)))
 def test_nothing_that_comes_makes_a_client_fall(data, at):
-    for each in (data, FRAME[:at] + data, FRAME[:at] + data + FRAME[at + len(data) :]):
+    for item in (data, FRAME[:at] + data, FRAME[:at] + data + FRAME[at + len(data) :]):
         for read in (packets.decode, packets.decode_arp):
             try:
-                read(each)
+                read(item)
             except Malformed:
                 continue
 

@@ -54,13 +54,13 @@ class Writer:
 
     def make(self, message, depth=0):
         out = {}
-        for each in message.parsed():
-            if each.name == "+":
-                out |= self.make(TABLE.messages[message.qualified(each.type)], depth)
+        for item in message.parsed():
+            if item.name == "+":
+                out |= self.make(TABLE.messages[message.qualified(item.type)], depth)
             elif self.random.random() < (0.5 if depth < 3 else 0.1):
-                value = self.member(each, message, depth)
-                if each.keep or value not in ("", 0, False, {}):
-                    out[each.name] = value
+                value = self.member(item, message, depth)
+                if item.keep or value not in ("", 0, False, {}):
+                    out[item.name] = value
         return out
 
     def member(self, each, message, depth):
@@ -94,15 +94,15 @@ class Writer:
 
     def write(self, message, value):
         out = b""
-        for each in message.parsed():
-            if each.name == "+":
-                out += sized(each.number, self.write(TABLE.messages[message.qualified(each.type)], value))
-            elif each.name == "=":
-                out += self.write_itself(each, message, value)
-            elif each.name in value:
-                out += self.write_member(each, message, value[each.name])
-            elif not each.keep:
-                out += self.write_zero(each, message)
+        for item in message.parsed():
+            if item.name == "+":
+                out += sized(item.number, self.write(TABLE.messages[message.qualified(item.type)], value))
+            elif item.name == "=":
+                out += self.write_itself(item, message, value)
+            elif item.name in value:
+                out += self.write_member(item, message, value[item.name])
+            elif not item.keep:
+                out += self.write_zero(item, message)
         return out
 
     def write_member(self, each, message, value):

@@ -72,8 +72,8 @@ class Feed:
     def __init__(self, *chunks) -> None:
         self.queue: asyncio.Queue = asyncio.Queue()
         self.closed = asyncio.Event()
-        for each in chunks:
-            self.queue.put_nowait(each)
+        for chunk in chunks:
+            self.queue.put_nowait(chunk)
 
     async def __call__(self, _request: Request) -> Stream:
         return Stream(chunks=self._chunks())
@@ -203,9 +203,9 @@ async def test_each_verb_sends_the_request_that_the_api_expects(client, script, 
 
 async def test_a_patch_has_its_content_type(client, script):
     script.answers = [ok(pod("a"))]
-    for each in PatchType:
-        await client.patch(PODS, "a", {}, "default", type_=each)
-    assert [each.headers["content-type"] for each in script.requests] == [each.value for each in PatchType]
+    for entry in PatchType:
+        await client.patch(PODS, "a", {}, "default", type_=entry)
+    assert [request.headers["content-type"] for request in script.requests] == [item.value for item in PatchType]
 
 
 async def test_a_refusal_is_an_api_error(client, script):
@@ -243,7 +243,7 @@ async def test_a_listing_is_read_to_its_last_page(client, script):
     bare = {"metadata": {"name": "b"}}
     script.answers = [listing(5, pod("a"), token="t1"), listing(5, bare)]
     found = await client.list(PODS, Scope(namespace="default", field_selector="spec.nodeName=n"))
-    assert [each["metadata"]["name"] for each in found.items] == ["a", "b"]
+    assert [item["metadata"]["name"] for item in found.items] == ["a", "b"]
     assert found.items[1]["kind"] == "Pod"
     assert found.resource_version == "5"
     query = {"fieldSelector": "spec.nodeName=n", "limit": "500"}
@@ -253,7 +253,7 @@ async def test_a_listing_is_read_to_its_last_page(client, script):
 async def test_an_expired_continue_token_restarts_the_list_without_pages(client, script):
     script.answers = [listing(5, pod("a"), token="t1"), failure(410, "Expired"), listing(9, pod("b"))]
     found = await client.list(PODS)
-    assert ([each["metadata"]["name"] for each in found.items], found.resource_version) == (["b"], "9")
+    assert ([item["metadata"]["name"] for item in found.items], found.resource_version) == (["b"], "9")
     assert script.asked[-1] == ("GET", ALL, {})
 
 
@@ -328,7 +328,7 @@ async def test_discovery_in_either_form(client, script, aggregated):
 
     if aggregated:
         answers = [group("", pods), group("example.com", things)]
-        script.answers = [ok({"kind": "APIGroupDiscoveryList", "items": [each]}) for each in answers]
+        script.answers = [ok({"kind": "APIGroupDiscoveryList", "items": [answer]}) for answer in answers]
     else:
         groups = [{"name": "example.com", "versions": [{"version": "v1"}]}]
         row = {"namespaced": True, "verbs": ["list"]}
@@ -339,7 +339,7 @@ async def test_discovery_in_either_form(client, script, aggregated):
             ok({"kind": "APIResourceList", "resources": [{"name": "things", "kind": "Thing", **row}]}),
         ]
     found = await client.discover()
-    assert [(each.group, each.resource, each.kind) for each in found] == [
+    assert [(item.group, item.resource, item.kind) for item in found] == [
         ("", "pods", "Pod"),
         ("example.com", "things", "Thing"),
     ]
@@ -465,8 +465,8 @@ async def test_cancelling_an_informer_hangs_up(client, script):
     added = asyncio.Event()
 
     async def follow() -> None:
-        async for each in informer:
-            if isinstance(each, Added):
+        async for item in informer:
+            if isinstance(item, Added):
                 added.set()
 
     task = asyncio.create_task(follow())

@@ -68,7 +68,7 @@ def test_an_event_is_another_one_with_another(other):
 def test_one_object_does_not_drown_the_others_and_its_count_stays_true():
     tally = Tally()
     passed = [tally.add(NOTE._replace(message=str(index)), NOON, 0.0) for index in range(BURST + 10)]
-    assert [each is not None for each in passed] == [True] * BURST + [False] * 10
+    assert [item is not None for item in passed] == [True] * BURST + [False] * 10
     assert tally.add(NOTE._replace(about=POD._replace(uid="u2")), NOON, 0.0) is not None
     assert tally.add(NOTE._replace(message="1"), NOON, 0.0) is None
     assert tally.add(NOTE._replace(message="1"), NOON, REFILL_SECONDS - 1) is None
@@ -81,7 +81,7 @@ def test_the_rate_limit_allows_one_burst_after_a_pause():
     tally = Tally()
     tally.add(NOTE, NOON, 0.0)
     late = [tally.add(NOTE, NOON, 1000 * REFILL_SECONDS) for _ in range(BURST + 1)]
-    assert [each is not None for each in late] == [True] * BURST + [False]
+    assert [item is not None for item in late] == [True] * BURST + [False]
 
 
 def test_the_least_recent_events_are_forgotten():

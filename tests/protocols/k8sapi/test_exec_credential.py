@@ -42,7 +42,7 @@ def test_a_credential_has_a_token_a_certificate_and_an_end(version):
 
 
 @pytest.mark.parametrize(
-    ("output", "told"),
+    ("output", "reported"),
     [
         pytest.param(b"hush", "not JSON", id="no JSON"),
         pytest.param(b"\xffhush", "not", id="no text"),
@@ -57,8 +57,8 @@ def test_a_credential_has_a_token_a_certificate_and_an_end(version):
         pytest.param(answer(token=["hush"]), "Expected `str`, got `array`", id="wrong type"),
     ],
 )
-def test_an_unusable_answer_is_rejected_without_repeating_it(output, told):
+def test_an_unusable_answer_is_rejected_without_repeating_it(output, reported):
     with pytest.raises(BadCredential) as caught:
         read_credential(ExecPlugin(command="a", api_version=V1), output)
-    assert told in str(caught.value)
+    assert reported in str(caught.value)
     assert "hush" not in str(caught.value)

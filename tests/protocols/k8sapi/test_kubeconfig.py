@@ -86,7 +86,7 @@ def test_secrets_are_not_shown(user):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         pytest.param(config(more=""), "current-context: is not set", id="no current context"),
         pytest.param(config(more="current-context: x"), "contexts: context 'x' not found", id="no such context"),
@@ -142,11 +142,11 @@ def test_secrets_are_not_shown(user):
         pytest.param("", "expected one kubeconfig", id="empty"),
     ],
 )
-def test_an_error_names_file_and_field(text, told):
+def test_an_error_names_file_and_field(text, reported):
     with pytest.raises(BadKubeconfig) as caught:
         read(text)
     assert str(caught.value).startswith("/home/me/.kube/config: ")
-    assert told in str(caught.value)
+    assert reported in str(caught.value)
 
 
 def test_a_plugin_is_read_with_a_path_relative_to_the_kubeconfig():
@@ -169,7 +169,7 @@ def test_a_plugin_is_read_with_a_path_relative_to_the_kubeconfig():
 
 
 @pytest.mark.parametrize(
-    ("plugin", "told"),
+    ("plugin", "reported"),
     [
         pytest.param("command: a", "exec.apiVersion: is missing", id="no version"),
         pytest.param("command: a, apiVersion: v1", "exec.apiVersion: invalid apiVersion 'v1'", id="wrong version"),
@@ -181,10 +181,10 @@ def test_a_plugin_is_read_with_a_path_relative_to_the_kubeconfig():
         pytest.param(f"command: a, apiVersion: {V1BETA1}, env: [{{value: x}}]", "env[0].name: is missing", id="env"),
     ],
 )
-def test_an_unusable_plugin_names_its_field(plugin, told):
+def test_an_unusable_plugin_names_its_field(plugin, reported):
     with pytest.raises(BadKubeconfig) as caught:
         read(config(user=f"exec: {{{plugin}}}"))
-    assert told in str(caught.value)
+    assert reported in str(caught.value)
 
 
 @pytest.mark.parametrize("fixed", ["token: t", "tokenFile: t", "username: u", "client-certificate: c, client-key: k"])

@@ -20,7 +20,7 @@ GOLDEN = [
 ]
 
 
-@pytest.mark.parametrize("sent", GOLDEN, ids=[each["command"] for each in GOLDEN])
+@pytest.mark.parametrize("sent", GOLDEN, ids=[item["command"] for item in GOLDEN])
 def test_protobuf_of_kubectl_decodes_to_its_json(sent):
     """Bodies of kubectl 1.32 and 1.33, byte for byte the same."""
     assert protobuf.decode(base64.b64decode(sent["body"])) == sent["object"]
@@ -56,11 +56,11 @@ def definition_name(message):
 
 def members(message):
     """The members of a message in JSON, those of inlined messages among them, by name."""
-    for each in message.parsed():
-        if each.name == "+":
-            yield from members(TABLE.messages[message.qualified(each.type)])
+    for item in message.parsed():
+        if item.name == "+":
+            yield from members(TABLE.messages[message.qualified(item.type)])
         else:
-            yield each, message
+            yield item, message
 
 
 def expected_type(schema, form):
@@ -71,7 +71,7 @@ def expected_type(schema, form):
     if "$ref" in schema:
         return schema["$ref"].removeprefix("#/$defs/")
     kind = schema["type"]
-    return kind if isinstance(kind, str) else next(each for each in kind if each != "null")
+    return kind if isinstance(kind, str) else next(item for item in kind if item != "null")
 
 
 def objects():
@@ -86,8 +86,8 @@ def text_of(name):
 @pytest.mark.parametrize("name", objects())
 def test_a_message_has_exactly_the_members_of_its_definition(name):
     schema = DEFINITIONS[definition_name(name)]
-    told = set(schema.get("properties", {})) - ({"apiVersion", "kind"} if is_kind(name) else set())
-    assert {each.name for each, _ in members(TABLE.messages[name])} == told
+    result = set(schema.get("properties", {})) - ({"apiVersion", "kind"} if is_kind(name) else set())
+    assert {each.name for each, _ in members(TABLE.messages[name])} == result
 
 
 def is_kind(name):
@@ -98,13 +98,13 @@ def is_kind(name):
 def test_members_have_the_types_of_their_definition(name):
     properties = DEFINITIONS[definition_name(name)].get("properties", {})
     for each, owner in members(TABLE.messages[name]):
-        told = expected_type(properties[each.name], each.form if not is_value_list(each, owner) else "")
+        result = expected_type(properties[each.name], each.form if not is_value_list(each, owner) else "")
         if each.type == "Raw":
-            assert told.endswith(ANY), each
+            assert result.endswith(ANY), each
         elif each.type in JSON_TYPES:
-            assert told == JSON_TYPES[each.type], each
+            assert result == JSON_TYPES[each.type], each
         elif not is_value_list(each, owner):
-            assert told == definition_name(owner.qualified(each.type)), each
+            assert result == definition_name(owner.qualified(each.type)), each
 
 
 def is_value_list(each, owner):
@@ -114,10 +114,10 @@ def is_value_list(each, owner):
 
 def test_only_inlined_and_value_messages_have_no_definition():
     inlined = {
-        message.qualified(each.type)
+        message.qualified(item.type)
         for message in TABLE.messages.values()
-        for each in message.parsed()
-        if each.name == "+"
+        for item in message.parsed()
+        if item.name == "+"
     }
     without = {name for name in TABLE.messages if definition_name(name) not in DEFINITIONS}
     assert all(name in inlined or name.endswith(".ExtraValue") for name in without)
@@ -125,7 +125,7 @@ def test_only_inlined_and_value_messages_have_no_definition():
 
 def test_every_built_in_kind_and_every_body_of_a_subresource_is_known():
     optional = ("Options", "Status")
-    wanted = {(each.api_version, each.kind) for each in BUILTIN.all}
+    wanted = {(item.api_version, item.kind) for item in BUILTIN.all}
     for kind in BUILTIN.all:
         for sub in kind.subresources:
             if sub.kind and not sub.kind.endswith(optional):

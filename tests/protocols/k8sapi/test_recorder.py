@@ -80,14 +80,14 @@ class Api:
 
     async def create(self, object_: dict[str, Any]) -> dict[str, Any]:
         await self._meet()
-        if any(each["metadata"]["name"] == object_["metadata"]["name"] for each in self.created):
+        if any(item["metadata"]["name"] == object_["metadata"]["name"] for item in self.created):
             raise ApiError(Reason.ALREADY_EXISTS, "already exists")
         self.created.append(object_)
         return object_
 
     async def patch(self, kind: Any, name: str, patch: Any, namespace: str = "") -> dict[str, Any]:
         await self._meet()
-        if name not in [each["metadata"]["name"] for each in self.created]:
+        if name not in [item["metadata"]["name"] for item in self.created]:
             raise ApiError(Reason.NOT_FOUND, "not found")
         self.patched.append((name, patch))
         return {}
@@ -220,7 +220,7 @@ async def test_events_wait_and_then_come_with_the_time_when_they_happened(api, r
         time.now += 10
         assert api.calls == 0
         manners.set_result(None)
-    assert [each["lastTimestamp"] for each in api.created] == [EIGHT, TEN_LATER]
+    assert [item["lastTimestamp"] for item in api.created] == [EIGHT, TEN_LATER]
 
 
 async def test_a_warning_flushes_the_queue_at_once(api, time):
@@ -261,7 +261,7 @@ async def test_nothing_is_left_when_it_is_idle(api, recorder):
         api.away = None
         async with asyncio.timeout(SOON):
             await waiting
-        assert [each["reason"] for each in api.created] == ["Pulled", "Started"]
+        assert [item["reason"] for item in api.created] == ["Pulled", "Started"]
 
 
 async def test_events_are_sent_in_order(api, recorder):
@@ -269,8 +269,8 @@ async def test_events_are_sent_in_order(api, recorder):
         recorder.tell(pod(), "Normal", reason, "x")
     async with running(recorder):
         pass
-    assert [each["reason"] for each in api.created] == ["Pulling", "Pulled", "Created", "Started"]
-    names = [each["metadata"]["name"] for each in api.created]
+    assert [item["reason"] for item in api.created] == ["Pulling", "Pulled", "Created", "Started"]
+    names = [item["metadata"]["name"] for item in api.created]
     assert len(set(names)) == 4  # though all of them in the same moment
     assert names == sorted(names)
 
@@ -288,7 +288,7 @@ async def test_rate_limited_events_count_in_the_next_one(api, recorder, time):
             recorder.tell(pod(), "Warning", "Unhealthy", f"failed {index}")
         recorder.tell(pod("other", "u2"), "Normal", "Pulled", "x")
         await settled(recorder)
-        assert [each["involvedObject"]["name"] for each in api.created] == ["web"] * BURST + ["other"]
+        assert [item["involvedObject"]["name"] for item in api.created] == ["web"] * BURST + ["other"]
         time.now += REFILL_SECONDS
         recorder.tell(pod(), "Warning", "Unhealthy", "failed 1")
         recorder.tell(pod(), "Warning", "Unhealthy", "failed 1")
@@ -301,7 +301,7 @@ async def test_repeats_during_an_outage_are_sent_once(api, recorder):
         recorder.tell(pod(), "Warning", "Unhealthy", "failed")
     async with running(recorder):
         pass
-    assert [each["count"] for each in api.created] == [10]
+    assert [item["count"] for item in api.created] == [10]
     assert api.patched == []
 
 
@@ -328,7 +328,7 @@ async def test_a_repeat_during_a_failed_send_goes_with_the_retry(api, recorder, 
         until_the_next_try = await pauses.next()
         api.away = None
         until_the_next_try.set_result(None)
-    assert [each["count"] for each in api.created] == [2]
+    assert [item["count"] for item in api.created] == [2]
     assert api.patched == []
 
 
@@ -351,7 +351,7 @@ async def test_events_are_sent_after_an_outage(api, recorder, pauses, error):
         recorder.tell(pod(), "Normal", "Pulled", "x")
         api.away = None
         until_the_next_try.set_result(None)
-    assert [(each["reason"], each["count"]) for each in api.created] == [("Pulled", 2), ("Started", 1)]
+    assert [(item["reason"], item["count"]) for item in api.created] == [("Pulled", 2), ("Started", 1)]
     assert api.patched == []
 
 
@@ -382,7 +382,7 @@ async def test_when_the_api_is_away_for_too_long_events_are_dropped(api, recorde
         recorder.tell(pod(), "Normal", "Pulled", "new")
         api.away = None
         until_the_next_try.set_result(None)
-    assert [each["message"] for each in api.created] == ["new"]
+    assert [item["message"] for item in api.created] == ["new"]
     assert "event dropped, the API is away" in caplog.text
 
 
@@ -403,5 +403,5 @@ async def test_a_fault_in_one_event_silences_no_other(api, recorder, caplog):
         await settled(recorder)
         api.away = None
         recorder.tell(pod(), "Normal", "Started", "x")
-    assert [each["reason"] for each in api.created] == ["Started"]
+    assert [item["reason"] for item in api.created] == ["Started"]
     assert "event not sent" in caplog.text

@@ -35,12 +35,12 @@ texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 @given(st.lists(texts, max_size=8), st.lists(st.integers(1, 30), min_size=1, max_size=50))
 def test_frames_are_parsed_however_their_bytes_are_split(names, sizes):
     """Also inside a character: é and 🚀 are several bytes."""
-    sent = [Frame(ADDED, {"metadata": {"name": each, "note": "é🚀"}}) for each in names]
-    wire = b"".join(msgspec.json.encode(each) + b"\n" for each in sent)
+    sent = [Frame(ADDED, {"metadata": {"name": name, "note": "é🚀"}}) for name in names]
+    wire = b"".join(msgspec.json.encode(item) + b"\n" for item in sent)
     frames, got, at, turn = Frames(), [], 0, 0
     while at < len(wire):
         size = sizes[turn % len(sizes)]
-        got += [read_frame(each) for each in frames.feed(wire[at : at + size])]
+        got += [read_frame(item) for item in frames.feed(wire[at : at + size])]
         at, turn = at + size, turn + 1
     assert got == sent
 
@@ -115,16 +115,16 @@ def test_the_changes_reproduce_the_copy(steps):
     copy, follower = Copy(), {}
     for version, (what, type_, names) in enumerate(steps):
         if what == "list":
-            changes = copy.replace([pod(each, version, uid=f"u{version % 3}") for each in names])
+            changes = copy.replace([pod(name, version, uid=f"u{version % 3}") for name in names])
         else:
             changes = copy.apply(Frame(type_, pod(names, version, uid=f"u{version % 3}")))
-        for each in changes:
-            key = ("default", each.object["metadata"]["name"])
-            assert (key in follower) is not isinstance(each, Added)
-            if isinstance(each, Deleted):
+        for change in changes:
+            key = ("default", change.object["metadata"]["name"])
+            assert (key in follower) is not isinstance(change, Added)
+            if isinstance(change, Deleted):
                 del follower[key]
             else:
-                follower[key] = each.object
+                follower[key] = change.object
     assert follower == copy.objects
 
 

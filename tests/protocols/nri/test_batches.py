@@ -29,10 +29,10 @@ CONTAINERS = st.lists(
 @given(PODS, CONTAINERS, st.integers(100, 1000))
 def test_batches_have_every_object_once_in_order_within_the_limit(pods, containers, limit):
     gathered, requests = Gathered(), list(batches(pods, containers, limit))
-    assert [gathered.add(each) for each in requests] == [False] * (len(requests) - 1) + [True]
+    assert [gathered.add(request) for request in requests] == [False] * (len(requests) - 1) + [True]
     assert gathered.pods == pods
     assert gathered.containers == containers
-    assert all(each.ByteSize() <= limit + 2 for each in requests)  # `more` itself is two bytes
+    assert all(request.ByteSize() <= limit + 2 for request in requests)  # `more` itself is two bytes
 
 
 @given(PODS, CONTAINERS, st.integers(100, 1000))
@@ -40,7 +40,7 @@ def test_batches_are_filled_before_the_next_begins(pods, containers, limit):
     requests = list(batches(pods, containers, limit))
     for one, next_one in pairwise(requests):
         first = (*next_one.pods, *next_one.containers)[0]
-        used = sum(each.ByteSize() + 8 for each in (*one.pods, *one.containers))
+        used = sum(pod.ByteSize() + 8 for pod in (*one.pods, *one.containers))
         assert used + first.ByteSize() + 8 > limit
 
 
@@ -58,16 +58,16 @@ def test_a_large_node_fits_into_frames_with_all_that_is_around_a_request():
     metadata = [("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"), ("baggage", "x" * 2000)]
     requests = list(batches(pods, []))
     assert len(requests) == 3
-    for each in requests:
+    for item in requests:
         method = methods.SYNCHRONIZE
-        Asking().request(method.service, method.name, each.SerializeToString(), timeout=2.0, metadata=metadata)
+        Asking().request(method.service, method.name, item.SerializeToString(), timeout=2.0, metadata=metadata)
 
 
 def test_an_object_that_just_fits_has_a_message_of_its_own():
     just = pb.PodSandbox(id="p", name="x" * 1000)
     limit = just.ByteSize() + 8
     requests = list(batches([pb.PodSandbox(id="a"), just, pb.PodSandbox(id="b")], [], limit))
-    assert [[each.id for each in request.pods] for request in requests] == [["a"], ["p"], ["b"]]
+    assert [[pod.id for pod in request.pods] for request in requests] == [["a"], ["p"], ["b"]]
     with pytest.raises(ObjectTooLarge):
         list(batches([just], [], limit - 1))
 

@@ -21,9 +21,9 @@ OF_PODS = {1, 2, 3, 13}
 
 
 def test_events_are_the_protocols_and_their_numbers_too():
-    ours = {each.name: int(each) for each in Event}
+    ours = {item.name: int(item) for item in Event}
     assert ours == {name: number for name, number in pb.Event.items() if name not in ("UNKNOWN", "LAST")}
-    assert [each.bit for each in Event] == [1 << (each - 1) for each in range(1, 15)]
+    assert [item.bit for item in Event] == [1 << (number - 1) for number in range(1, 15)]
 
 
 @pytest.mark.parametrize("event", Event, ids=lambda each: each.title)
@@ -34,7 +34,7 @@ def test_an_event_is_the_call_of_its_name(event):
 
 
 def test_all_calls_but_configure_synchronize_shutdown_and_statechange_are_events():
-    others = {each.name for each in methods.PLUGIN} - set(BY_TITLE)
+    others = {method.name for method in methods.PLUGIN} - set(BY_TITLE)
     assert others == {"Configure", "Synchronize", "Shutdown", "StateChange"}
 
 
@@ -43,12 +43,12 @@ def test_all_calls_but_configure_synchronize_shutdown_and_statechange_are_events
     [
         pytest.param("", FIRST_EVENTS, id="none told, before 0.12"),
         *(
-            pytest.param(each, FIRST_EVENTS, id=each)
-            for each in ("v0.2.0", "v0.3.0", "v0.4.0", "v0.6.0", "v0.6.1", "v0.7.0", "v0.8.0", "v0.9.0", "0.9.5")
+            pytest.param(name, FIRST_EVENTS, id=name)
+            for name in ("v0.2.0", "v0.3.0", "v0.4.0", "v0.6.0", "v0.6.1", "v0.7.0", "v0.8.0", "v0.9.0", "0.9.5")
         ),
         *(
-            pytest.param(each, ALL_EVENTS, id=each)
-            for each in (
+            pytest.param(item, ALL_EVENTS, id=item)
+            for item in (
                 "v0.10.0",
                 "v0.11.0",
                 "v0.12.0",
@@ -114,7 +114,7 @@ def test_unknown_event_bits_are_detected():
 @given(st.sets(st.sampled_from(list(Event))))
 def test_a_subscription_contains_its_events(events):
     subscription = Subscription.of(*events, *events)
-    assert {each for each in Event if each in subscription} == events
+    assert {item for item in Event if item in subscription} == events
     assert subscription.unknown == 0
 
 
@@ -125,17 +125,17 @@ def request_for(event):
     return request
 
 
-@pytest.mark.parametrize("event", [each for each in Event if each in STATE_CHANGES], ids=lambda each: each.title)
+@pytest.mark.parametrize("event", [item for item in Event if item in STATE_CHANGES], ids=lambda each: each.title)
 def test_nine_events_have_an_equivalent_state_change(event):
     assert event.was_state_change
-    told = as_state_change(event, request_for(event))
-    assert (told.event, told.pod.name, told.container.name) == (event, "web", "" if event in OF_PODS else "app")
-    assert told.HasField("container") is (event not in OF_PODS)
-    travelled = pb.StateChangeEvent.FromString(told.SerializeToString())
+    result = as_state_change(event, request_for(event))
+    assert (result.event, result.pod.name, result.container.name) == (event, "web", "" if event in OF_PODS else "app")
+    assert result.HasField("container") is (event not in OF_PODS)
+    travelled = pb.StateChangeEvent.FromString(result.SerializeToString())
     assert from_state_change(travelled) == (event, request_for(event))
 
 
-@pytest.mark.parametrize("event", [each for each in Event if each not in STATE_CHANGES], ids=lambda each: each.title)
+@pytest.mark.parametrize("event", [item for item in Event if item not in STATE_CHANGES], ids=lambda each: each.title)
 def test_the_other_five_always_had_a_call_of_their_own(event):
     assert not event.was_state_change
     assert from_state_change(pb.StateChangeEvent(event=pb.Event.Name(int(event)))) is None
@@ -143,5 +143,5 @@ def test_the_other_five_always_had_a_call_of_their_own(event):
 
 @pytest.mark.parametrize("number", [0, 15, 99, -1], ids=["UNKNOWN", "LAST", "one of the future", "below zero"])
 def test_an_unknown_state_change_is_none(number):
-    told = pb.StateChangeEvent.FromString(pb.StateChangeEvent(event=number).SerializeToString())
-    assert from_state_change(told) is None
+    result = pb.StateChangeEvent.FromString(pb.StateChangeEvent(event=number).SerializeToString())
+    assert from_state_change(result) is None

@@ -26,7 +26,7 @@ class Case:
     other: Any
     seen: Callable[[pb.Container], Any] | None
     """What the next plugin is shown of it; None where a container has no such field."""
-    told: Callable[[dict[str, Any]], Any]
+    reported: Callable[[dict[str, Any]], Any]
     seen_one: Any
     told_one: Any
     mark: Any = None
@@ -47,7 +47,7 @@ def of_list(path: str, owner: str, key: str, one: Any, other: Any, mark: Any, **
     return Case(path=path, owner=owner, key=key, one=[one], other=[other], mark=mark and [mark], **more)
 
 
-def resource(path: str, owner: str, value: Any, other: Any, told: Any, key: str = "") -> Case:
+def resource(path: str, owner: str, value: Any, other: Any, reported: Any, key: str = "") -> Case:
     """A field of resources that is a value of its own, with the same name in the specification but for its case."""
     section, _, name = path.partition(".")
     wrapped = value if isinstance(value, str) else {"value": value}
@@ -55,7 +55,7 @@ def resource(path: str, owner: str, value: Any, other: Any, told: Any, key: str 
     return Case(
         f"linux.resources.{path}", owner, key, wrapped, rewrapped,
         lambda each: found_value(getattr(getattr(each.linux.resources, section), name)),
-        lambda spec: spec["linux"]["resources"][section][told], value, value,
+        lambda spec: spec["linux"]["resources"][section][reported], value, value,
     )  # fmt: skip
 
 
@@ -64,11 +64,11 @@ def found_value(found: Any) -> Any:
 
 
 def entry(entries: Any, attribute: str, name: str, value: str) -> Any:
-    return next((getattr(each, value) for each in entries if getattr(each, attribute) == name), None)
+    return next((getattr(entry, value) for entry in entries if getattr(entry, attribute) == name), None)
 
 
 def item(entries: Any, attribute: str, name: str, value: str) -> Any:
-    return next((each.get(value) for each in entries or () if each[attribute] == name), None)
+    return next((entry.get(value) for entry in entries or () if entry[attribute] == name), None)
 
 
 DEVICE = {"path": "/dev/x", "type": "c", "major": 1, "minor": 3}
@@ -80,27 +80,27 @@ CASES = [
     of_list("mounts", "Mounts", "/m", {"destination": "/m", "type": "tmpfs", "source": "one"},
             {"destination": "/m", "type": "tmpfs", "source": "two"}, {"destination": "-/m"},
             seen=lambda c: entry(c.mounts, "destination", "/m", "source"), seen_one="one",
-            told=lambda s: item(s.get("mounts"), "destination", "/m", "source"), told_one="one"),
+            reported=lambda s: item(s.get("mounts"), "destination", "/m", "source"), told_one="one"),
     of_list("env", "Env", "E", {"key": "E", "value": "1"}, {"key": "E", "value": "2"}, {"key": "-E"},
-            seen=lambda c: next((each for each in c.env if each.startswith("E=")), None), seen_one="E=1",
-            told=lambda s: next((each for each in s["process"].get("env", ()) if each.startswith("E=")), None),
+            seen=lambda c: next((item for item in c.env if item.startswith("E=")), None), seen_one="E=1",
+            reported=lambda s: next((item for item in s["process"].get("env", ()) if item.startswith("E=")), None),
             told_one="E=1"),
     of_list("rlimits", "Rlimits", "RLIMIT_NOFILE", {"type": "RLIMIT_NOFILE", "soft": 1, "hard": 2},
             {"type": "nofile", "soft": 3, "hard": 4}, None,
             seen=lambda c: entry(c.rlimits, "type", "RLIMIT_NOFILE", "hard"), seen_one=2,
-            told=lambda s: s["process"]["rlimits"],
+            reported=lambda s: s["process"]["rlimits"],
             told_one=[{"type": "RLIMIT_NOFILE", "soft": 1, "hard": 2}]),
     of_list("CDI_devices", "CdiDevices", CDI, {"name": CDI}, {"name": CDI}, None,
-            seen=lambda c: [each.name for each in c.CDI_devices], seen_one=[CDI],
-            told=lambda s: s["process"]["env"], told_one=[f"CDI={CDI}"]),
+            seen=lambda c: [device.name for device in c.CDI_devices], seen_one=[CDI],
+            reported=lambda s: s["process"]["env"], told_one=[f"CDI={CDI}"]),
     Case("args", "Args", "", ["one"], ["two"], lambda c: list(c.args), lambda s: s["process"]["args"],
          ["one"], ["one"]),
     of_list("linux.devices", "Devices", "/dev/x", DEVICE, DEVICE | {"minor": 4}, {"path": "-/dev/x"},
             seen=lambda c: entry(c.linux.devices, "path", "/dev/x", "minor"), seen_one=3,
-            told=lambda s: item(s["linux"].get("devices"), "path", "/dev/x", "minor"), told_one=3),
+            reported=lambda s: item(s["linux"].get("devices"), "path", "/dev/x", "minor"), told_one=3),
     of_list("linux.namespaces", "Namespace", "ipc", {"type": "ipc", "path": "/one"}, {"type": "-ipc"}, None,
             seen=lambda c: entry(c.linux.namespaces, "type", "ipc", "path"), seen_one="/one",
-            told=lambda s: item(s["linux"]["namespaces"], "type", "ipc", "path"), told_one="/one"),
+            reported=lambda s: item(s["linux"]["namespaces"], "type", "ipc", "path"), told_one="/one"),
     Case("linux.sysctl", "Sysctl", "net.a", {"net.a": "1"}, {"net.a": "2"}, lambda c: c.linux.sysctl.get("net.a"),
          lambda s: s["linux"].get("sysctl", {}).get("net.a"), "1", "1", {"-net.a": ""}),
     Case("linux.net_devices", "LinuxNetDevices", "eth1", {"eth1": {"name": "one"}}, {"eth1": {"name": "two"}},
@@ -149,7 +149,7 @@ CASES = [
     of_list("linux.resources.hugepage_limits", "HugepageLimits", "2MB", {"page_size": "2MB", "limit": 10},
             {"page_size": "2MB", "limit": 20}, None,
             seen=lambda c: entry(c.linux.resources.hugepage_limits, "page_size", "2MB", "limit"), seen_one=10,
-            told=lambda s: s["linux"]["resources"]["hugepageLimits"], told_one=[{"pageSize": "2MB", "limit": 10}]),
+            reported=lambda s: s["linux"]["resources"]["hugepageLimits"], told_one=[{"pageSize": "2MB", "limit": 10}]),
     Case("linux.resources.unified", "CgroupsUnified", "memory.high", {"memory.high": "1"}, {"memory.high": "2"},
          lambda c: c.linux.resources.unified.get("memory.high"), lambda s: s["linux"]["resources"]["unified"], "1",
          {"memory.high": "1"}),
@@ -163,13 +163,13 @@ CASES = [
 ]  # fmt: skip
 
 ELSEWHERE = {
-    *(f"hooks.{each.name}" for each in pb.Hooks.DESCRIPTOR.fields),  # they add up
+    *(f"hooks.{field.name}" for field in pb.Hooks.DESCRIPTOR.fields),  # they add up
     "linux.resources.devices",  # so do these
     "linux.rdt.remove",  # a mark, not a value
 }
 """Fields that follow rules of their own, each with a test of its own below."""
 
-REMOVABLE = [each for each in CASES if each.mark is not None]
+REMOVABLE = [case for case in CASES if case.mark is not None]
 GROUPS = {"linux", "resources", "memory", "cpu", "rdt", "hooks"}
 
 
@@ -205,19 +205,19 @@ def spec_of(merged: Merger, spec: dict[str, Any] | None = None) -> dict[str, Any
 
 
 def leaves(descriptor: Any, path: str = "") -> Iterator[str]:
-    for each in descriptor.fields:
-        if each.name in GROUPS:
-            yield from leaves(each.message_type, f"{path}{each.name}.")
+    for field in descriptor.fields:
+        if field.name in GROUPS:
+            yield from leaves(field.message_type, f"{path}{field.name}.")
         else:
-            yield path + each.name
+            yield path + field.name
 
 
 def test_every_field_of_an_adjustment_is_tested_here():
-    assert {each.path for each in CASES} | ELSEWHERE == set(leaves(pb.ContainerAdjustment.DESCRIPTOR))
+    assert {case.path for case in CASES} | ELSEWHERE == set(leaves(pb.ContainerAdjustment.DESCRIPTOR))
 
 
 def test_every_owner_there_can_be_is_tested_here():
-    assert {each.owner for each in CASES} | {"OciHooks", "NoField"} == set(pb.Field.keys())
+    assert {case.owner for case in CASES} | {"OciHooks", "NoField"} == set(pb.Field.keys())
 
 
 @every_field
@@ -232,10 +232,10 @@ def test_a_field_that_a_plugin_sets_is_adjusted_and_owned_by_it(case):
 def test_a_field_that_a_plugin_sets_is_in_the_specification(case):
     merged = merger()
     merged.add(FIRST, case.adjust(case.one))
-    assert case.told(spec_of(merged)) == case.told_one
+    assert case.reported(spec_of(merged)) == case.told_one
 
 
-@pytest.mark.parametrize("case", [each for each in CASES if each.seen], ids=by_path)
+@pytest.mark.parametrize("case", [case for case in CASES if case.seen], ids=by_path)
 def test_the_next_plugin_sees_the_adjustments_so_far(case):
     merged = merger()
     merged.add(FIRST, case.adjust(case.one))
@@ -267,7 +267,7 @@ def test_a_later_plugin_can_remove_a_field(case):
     assert merged.adjust == case.adjust(case.mark).adjust
     assert owners_of(merged) == {(case.owner, f"-{case.key}"): SECOND}
     assert case.seen(merged.request.container) is None
-    assert case.told(spec_of(merged, there)) is None
+    assert case.reported(spec_of(merged, there)) is None
 
 
 @every_removable_field
@@ -276,10 +276,10 @@ def test_an_original_value_can_be_removed_and_set_by_another_plugin(case):
     before.add(FIRST, case.adjust(case.one))
     merged = Merger(before.request)
     merged.add(SECOND, case.adjust(case.mark))
-    assert case.told(spec_of(merged, spec_of(before))) is None
+    assert case.reported(spec_of(merged, spec_of(before))) is None
     assert case.seen(merged.request.container) is None
     merged.add(THIRD, case.adjust(case.one))
-    assert case.told(spec_of(merged, spec_of(before))) == case.told_one
+    assert case.reported(spec_of(merged, spec_of(before))) == case.told_one
     assert owners_of(merged) == {(case.owner, case.key): THIRD}
 
 
@@ -292,7 +292,7 @@ def test_removing_and_setting_transfers_ownership(case, mark_first):
     assert merged.adjust == case.adjust(case.one).adjust
     assert owners_of(merged) == {(case.owner, case.key): SECOND}
     assert case.seen(merged.request.container) == case.seen_one
-    assert case.told(spec_of(merged)) == case.told_one
+    assert case.reported(spec_of(merged)) == case.told_one
 
 
 @every_removable_field
@@ -309,7 +309,7 @@ def test_a_third_plugin_cannot_set_what_a_second_removed_from_a_first(case):
 
 def test_arguments_are_taken_over_by_an_empty_first_one():
     merged = merger(args=["image"])
-    args = next(each for each in CASES if each.path == "args")
+    args = next(case for case in CASES if case.path == "args")
     merged.add(FIRST, args.adjust(["one", ""]))
     merged.add(SECOND, args.adjust(["", "two", "2"]))
     assert list(merged.adjust.args) == list(merged.request.container.args) == ["two", "2"]
@@ -343,7 +343,7 @@ def test_rdt_that_is_only_removed_is_gone():
     assert "intelRdt" not in spec_of(merged, {"linux": {"intelRdt": {"closID": "zero"}}})["linux"]
 
 
-@pytest.mark.parametrize("stage", [each.name for each in pb.Hooks.DESCRIPTOR.fields])
+@pytest.mark.parametrize("stage", [field.name for field in pb.Hooks.DESCRIPTOR.fields])
 def test_hooks_of_several_plugins_add_up_in_their_order(stage):
     merged = merger()
     for plugin in (FIRST, SECOND):
@@ -351,12 +351,12 @@ def test_hooks_of_several_plugins_add_up_in_their_order(stage):
         getattr(answer.adjust.hooks, stage).add(path=f"/{plugin}", args=["a"], env=["B=c"], timeout={"value": 5})
         merged.add(plugin, answer)
     assert owners_of(merged) == {("OciHooks", ""): f"{FIRST},{SECOND}"}
-    assert [each.path for each in getattr(merged.request.container.hooks, stage)] == [f"/{FIRST}", f"/{SECOND}"]
+    assert [item.path for item in getattr(merged.request.container.hooks, stage)] == [f"/{FIRST}", f"/{SECOND}"]
     name = "".join(word.title() if number else word for number, word in enumerate(stage.split("_")))
     assert spec_of(merged, {"hooks": {name: [{"path": "/image"}]}})["hooks"] == {
         name: [
             {"path": "/image"},
-            *({"path": f"/{each}", "args": ["a"], "env": ["B=c"], "timeout": 5} for each in (FIRST, SECOND)),
+            *({"path": f"/{item}", "args": ["a"], "env": ["B=c"], "timeout": 5} for item in (FIRST, SECOND)),
         ]
     }
 
@@ -368,7 +368,7 @@ def test_device_cgroup_rules_add_up_and_have_no_owner():
         answer.adjust.linux.resources.devices.add(allow=True, type="c", minor={"value": minor}, access="rw")
         merged.add(plugin, answer)
     assert owners_of(merged) == {}
-    assert [each.minor.value for each in merged.request.container.linux.resources.devices] == [1, 2]
+    assert [device.minor.value for device in merged.request.container.linux.resources.devices] == [1, 2]
     assert spec_of(merged)["linux"]["resources"]["devices"] == [
         {"allow": True, "type": "c", "minor": 1, "access": "rw"},
         {"allow": True, "type": "c", "minor": 2, "access": "rw"},
@@ -397,9 +397,9 @@ def test_a_network_device_cannot_have_the_name_of_one_that_the_container_has_alr
 
 def test_the_same_path_written_in_two_ways_is_the_same():
     merged = merger(mounts=[{"destination": "/a/b", "source": "zero"}])
-    mounts = next(each for each in CASES if each.path == "mounts")
+    mounts = next(case for case in CASES if case.path == "mounts")
     merged.add(FIRST, mounts.adjust([{"destination": "/a//b/", "source": "one", "type": "tmpfs"}]))
-    assert [(each.destination, each.source) for each in merged.request.container.mounts] == [("/a/b", "one")]
+    assert [(mount.destination, mount.source) for mount in merged.request.container.mounts] == [("/a/b", "one")]
     with pytest.raises(Conflict, match="Mounts /a/b"):
         merged.add(SECOND, mounts.adjust([{"destination": "/a/b", "type": "tmpfs"}]))
 

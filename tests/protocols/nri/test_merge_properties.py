@@ -89,8 +89,8 @@ def put_lasting(adjust: pb.ContainerAdjustment, field: str, key: str, value: int
 
 def answer_of(answer: list[Decision], value: int) -> pb.CreateContainerResponse:
     response = pb.CreateContainerResponse()
-    for each in answer:
-        put(response.adjust, each, value)
+    for item in answer:
+        put(response.adjust, item, value)
     return response
 
 
@@ -99,7 +99,7 @@ def fresh() -> Merger:
 
 
 def resolve(names: Any) -> dict[str, Any]:
-    return {"env": [f"CDI_{each[-1]}=1" for each in names]}
+    return {"env": [f"CDI_{name[-1]}=1" for name in names]}
 
 
 def ordered(value: Any) -> Any:
@@ -107,7 +107,7 @@ def ordered(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: ordered(each) for key, each in value.items()}
     if isinstance(value, list):
-        return sorted((ordered(each) for each in value), key=repr)
+        return sorted((ordered(item) for item in value), key=repr)
     return value
 
 
@@ -116,7 +116,7 @@ def snapshot(merged: Merger) -> Any:
         merged.adjust.SerializeToString(deterministic=True),
         merged.request.SerializeToString(deterministic=True),
         merged.owners.SerializeToString(deterministic=True),
-        [each.SerializeToString(deterministic=True) for each in merged.updates],
+        [update.SerializeToString(deterministic=True) for update in merged.updates],
     )
 
 
@@ -130,7 +130,7 @@ def add_all(plugins: dict[str, pb.CreateContainerResponse]) -> Merger:
 @given(answers, st.lists(st.integers(0, 2), min_size=6, max_size=6))
 def test_plugins_that_decide_on_different_things_can_be_asked_in_any_order(decided, whose):
     single = {"args", "cgroups_path"}  # whatever its key, it is one decision
-    kept = {(each[0] if each[0] in single else each[:2]): each for each in decided}
+    kept = {(item[0] if item[0] in single else item[:2]): item for item in decided}
     shares: dict[str, list[Decision]] = {"10-a": [], "20-b": [], "30-c": []}
     for number, each in enumerate(kept.values()):
         shares[list(shares)[whose[number]]].append(each)
@@ -139,20 +139,24 @@ def test_plugins_that_decide_on_different_things_can_be_asked_in_any_order(decid
     assert MessageToDict(one.owners) == MessageToDict(other.owners)
     assert ordered(MessageToDict(one.adjust)) == ordered(MessageToDict(other.adjust))
     assert ordered(MessageToDict(one.request)) == ordered(MessageToDict(other.request))
-    specs = [adjusted_spec(SPEC, each.adjust, cdi=resolve) for each in (one, other)]
+    specs = [adjusted_spec(SPEC, item.adjust, cdi=resolve) for item in (one, other)]
     assert ordered(specs[0]) == ordered(specs[1])
 
 
 def keys_in(adjust: pb.ContainerAdjustment) -> set[tuple[int, str]]:
     """Fields and keys that an adjustment decides on, found without the code that is tested."""
     linux, resources = adjust.linux, adjust.linux.resources
-    found = {(pb.Env, each.key) for each in adjust.env} | {(pb.Mounts, each.destination) for each in adjust.mounts}
-    found |= {(pb.Annotations, each) for each in adjust.annotations} | {(pb.Sysctl, each) for each in linux.sysctl}
-    found |= {(pb.Devices, each.path) for each in linux.devices} | {(pb.Rlimits, each.type) for each in adjust.rlimits}
-    found |= {(pb.LinuxNetDevices, each) for each in linux.net_devices}
-    found |= {(pb.CgroupsUnified, each) for each in resources.unified}
-    found |= {(pb.Namespace, each.type) for each in linux.namespaces}
-    found |= {(pb.CdiDevices, each.name) for each in adjust.CDI_devices}
+    found = {(pb.Env, item.key) for item in adjust.env} | {(pb.Mounts, mount.destination) for mount in adjust.mounts}
+    found |= {(pb.Annotations, annotation) for annotation in adjust.annotations} | {
+        (pb.Sysctl, item) for item in linux.sysctl
+    }
+    found |= {(pb.Devices, device.path) for device in linux.devices} | {
+        (pb.Rlimits, rlimit.type) for rlimit in adjust.rlimits
+    }
+    found |= {(pb.LinuxNetDevices, device) for device in linux.net_devices}
+    found |= {(pb.CgroupsUnified, resource) for resource in resources.unified}
+    found |= {(pb.Namespace, namespace.type) for namespace in linux.namespaces}
+    found |= {(pb.CdiDevices, device.name) for device in adjust.CDI_devices}
     numbers = {
         "limit": pb.MemLimit, "reservation": pb.MemReservation, "kernel": pb.MemKernelLimit,
         "kernel_tcp": pb.MemTCPLimit, "shares": pb.CPUShares, "quota": pb.CPUQuota, "period": pb.CPUPeriod,
@@ -184,14 +188,14 @@ def test_the_next_plugin_sees_the_specification_so_far(answered):
     merged = fresh()
     for number, answer in enumerate(answered):
         try:
-            merged.add(f"{number}0-p", answer_of([each for each in answer if each[0] != "CDI_devices"], number + 1))
+            merged.add(f"{number}0-p", answer_of([item for item in answer if item[0] != "CDI_devices"], number + 1))
         except Conflict:
             continue
     shown = MessageToDict(merged.request.container)
     made = MessageToDict(container_of(adjusted_spec(SPEC, merged.adjust, cdi=None), pb.Container(id=ID)))
-    for each in (shown, made):  # what an adjustment brings along beside what it says
-        each["linux"]["resources"].pop("devices", None)
-        each["linux"]["resources"]["memory"].pop("swap", None)
+    for entry in (shown, made):  # what an adjustment brings along beside what it says
+        entry["linux"]["resources"].pop("devices", None)
+        entry["linux"]["resources"]["memory"].pop("swap", None)
     assert ordered(shown) == ordered(made)
 
 
@@ -214,11 +218,11 @@ def test_a_field_that_is_removed_last_is_not_in_the_specification(answer, field,
     merged.add("20-b", answer_of([(field, key, False)], 2))
     spec = adjusted_spec(SPEC, merged.adjust, cdi=resolve)
     there = {
-        "env": [each.split("=")[0] for each in spec["process"]["env"]],
-        "mounts": [each["destination"].removeprefix("/") for each in spec["mounts"]],
+        "env": [item.split("=")[0] for item in spec["process"]["env"]],
+        "mounts": [mount["destination"].removeprefix("/") for mount in spec["mounts"]],
         "annotations": list(spec["annotations"]),
-        "devices": [each["path"].removeprefix("/dev/") for each in spec["linux"]["devices"]],
-        "sysctl": [each.removeprefix("net.") for each in spec["linux"]["sysctl"]],
+        "devices": [device["path"].removeprefix("/dev/") for device in spec["linux"]["devices"]],
+        "sysctl": [item.removeprefix("net.") for item in spec["linux"]["sysctl"]],
     }
     assert key not in there[field]
 

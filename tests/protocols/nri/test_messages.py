@@ -27,9 +27,9 @@ def test_a_call_has_the_messages_of_its_name(method):
 
 def test_no_call_is_in_the_table_twice_and_no_constant_is_left_out():
     listed = [*methods.RUNTIME, *methods.PLUGIN]
-    assert len({each.path for each in listed}) == len(listed)
+    assert len({item.path for item in listed}) == len(listed)
     constants = [value for name, value in vars(methods).items() if name.isupper() and hasattr(value, "path")]
-    assert {each.path for each in constants} == {each.path for each in listed}
+    assert {constant.path for constant in constants} == {item.path for item in listed}
 
 
 NUMBERS = {
@@ -83,7 +83,7 @@ NUMBERS = {
 @pytest.mark.parametrize(("message", "numbers"), NUMBERS.items(), ids=list(NUMBERS))
 def test_fields_have_the_numbers_of_the_interface(message, numbers):
     fields = pb.DESCRIPTOR.message_types_by_name[message].fields
-    assert {each.name: each.number for each in fields} == numbers
+    assert {field.name: field.number for field in fields} == numbers
 
 
 @pytest.mark.parametrize(
@@ -117,5 +117,5 @@ def test_a_field_of_the_future_survives_a_peer_of_today():
 def test_the_words_of_owners_cover_every_field_of_the_enumeration_once():
     text = Path(pb.__file__).with_name("nri.proto").read_text(encoding="utf-8")
     body = re.search(r"enum Field \{(.*?)\}", text, re.DOTALL)
-    numbers = [int(each) for each in re.findall(r"= (\d+);", body[1])]
+    numbers = [int(match) for match in re.findall(r"= (\d+);", body[1])]
     assert numbers == list(range(41))

@@ -33,8 +33,8 @@ def test_others_are_refused_with_the_field_and_the_reason(index, name, why):
 
 
 def test_plugins_are_asked_by_index_then_by_name():
-    listed = [plugin_id(*each) for each in (("10", "b"), ("05", "z"), ("10", "a"), ("00", "m"))]
-    assert [str(each) for each in sorted(listed)] == ["00-m", "05-z", "10-a", "10-b"]
+    listed = [plugin_id(*item) for item in (("10", "b"), ("05", "z"), ("10", "a"), ("00", "m"))]
+    assert [str(item) for item in sorted(listed)] == ["00-m", "05-z", "10-a", "10-b"]
 
 
 @pytest.mark.parametrize(

@@ -25,24 +25,24 @@ BY_PATH = {
 
 def filled(message: Any, path: str = "") -> Any:
     """With every field set to something that is not its default, however deep."""
-    for each in message.DESCRIPTOR.fields:
-        place = f"{path}.{each.name}"
-        if each.message_type and each.message_type.GetOptions().map_entry:
-            key = BY_PATH.get(each.name, "key")
-            entries = getattr(message, each.name)
-            if each.message_type.fields_by_name["value"].message_type:
+    for field in message.DESCRIPTOR.fields:
+        place = f"{path}.{field.name}"
+        if field.message_type and field.message_type.GetOptions().map_entry:
+            key = BY_PATH.get(field.name, "key")
+            entries = getattr(message, field.name)
+            if field.message_type.fields_by_name["value"].message_type:
                 filled(entries[key], place)
             else:
                 entries[key] = "text"
-        elif each.message_type:
-            target = getattr(message, each.name)
-            filled(target.add() if each.is_repeated else target, place)
+        elif field.message_type:
+            target = getattr(message, field.name)
+            filled(target.add() if field.is_repeated else target, place)
         else:
-            value = sample(each, place)
-            if each.is_repeated:
-                getattr(message, each.name).append(value)
+            value = sample(field, place)
+            if field.is_repeated:
+                getattr(message, field.name).append(value)
             else:
-                setattr(message, each.name, value)
+                setattr(message, field.name, value)
     return message
 
 
@@ -99,9 +99,9 @@ def test_a_plugin_sees_the_specification_of_the_runtime():
     assert "A=1" in found.env
     assert found.annotations["asked"] == "by CRI"
     assert found.annotations["io.kubernetes.cri.sandbox-id"] == "p"
-    assert [each.destination for each in found.mounts] == [each["destination"] for each in spec["mounts"]]
+    assert [mount.destination for mount in found.mounts] == [mount["destination"] for mount in spec["mounts"]]
     assert (found.user.uid, list(found.user.additional_gids)) == (0, [0])
-    assert {each.type: each.path for each in found.linux.namespaces}["network"] == "/run/netns/x"
+    assert {namespace.type: namespace.path for namespace in found.linux.namespaces}["network"] == "/run/netns/x"
     assert MessageToDict(found.linux.devices[0]) == {
         "path": "/dev/x", "type": "c", "major": "1", "minor": "2", "fileMode": {"value": 0o600},
         "uid": {"value": 3}, "gid": {"value": 4},
@@ -136,7 +136,7 @@ def test_memory(had, asked, made):
 
 
 @pytest.mark.parametrize(
-    ("device", "told", "rule"),
+    ("device", "reported", "rule"),
     [
         pytest.param(
             {"type": "c", "major": 1, "minor": 3}, {"type": "c", "major": 1, "minor": 3},
@@ -155,17 +155,24 @@ def test_memory(had, asked, made):
         pytest.param({"type": "p"}, {"type": "p"}, None, id="pipe"),
     ],
 )  # fmt: skip
-def test_a_device_node_comes_with_its_cgroup_rule(device, told, rule):
+def test_a_device_node_comes_with_its_cgroup_rule(device, reported, rule):
     had = {"linux": {"devices": [{"path": "/dev/x", "type": "c"}, {"path": "/dev/y", "type": "c"}]}}
     linux = adjusted(had, linux={"devices": [{"path": "/dev/x", **device}]})["linux"]
-    assert linux["devices"] == [{"path": "/dev/y", "type": "c"}, {"path": "/dev/x", **told}]
+    assert linux["devices"] == [{"path": "/dev/y", "type": "c"}, {"path": "/dev/x", **reported}]
     assert linux.get("resources", {}).get("devices", [None]) == [rule]
 
 
 def test_mounts_come_shallow_ones_first():
-    had = {"mounts": [{"destination": each} for each in ("/proc", "/dev", "/dev/pts", "/a/b", "/old/")]}
+    had = {"mounts": [{"destination": name} for name in ("/proc", "/dev", "/dev/pts", "/a/b", "/old/")]}
     spec = adjusted(had, mounts=[{"destination": "/a"}, {"destination": "/dev/pts/x"}, {"destination": "-/old"}])
-    assert [each["destination"] for each in spec["mounts"]] == ["/a", "/dev", "/proc", "/a/b", "/dev/pts", "/dev/pts/x"]
+    assert [mount["destination"] for mount in spec["mounts"]] == [
+        "/a",
+        "/dev",
+        "/proc",
+        "/a/b",
+        "/dev/pts",
+        "/dev/pts/x",
+    ]
 
 
 def test_a_mount_replaces_the_one_that_was_there():

@@ -17,8 +17,8 @@ FIRST, SECOND = "10-first", "20-second"
 
 
 def update(container: str, resources: dict[str, Any], *, ignore_failure: bool = False) -> pb.ContainerUpdate:
-    told = {"container_id": container, "linux": {"resources": resources}, "ignore_failure": ignore_failure}
-    return ParseDict(told, pb.ContainerUpdate())
+    document = {"container_id": container, "linux": {"resources": resources}, "ignore_failure": ignore_failure}
+    return ParseDict(document, pb.ContainerUpdate())
 
 
 def answer(*updates: pb.ContainerUpdate) -> pb.UpdateContainerResponse:
@@ -79,14 +79,14 @@ def test_every_field_of_resources_is_tested_here():
     fields = pb.LinuxResources.DESCRIPTOR.fields_by_name
     leaves = {*pb.LinuxMemory.DESCRIPTOR.fields_by_name, *pb.LinuxCPU.DESCRIPTOR.fields_by_name, *fields}
     rules_that_add_up = {"devices"}
-    assert {each.id for each in RESOURCES} | rules_that_add_up == leaves - {"memory", "cpu"}
+    assert {resource.id for resource in RESOURCES} | rules_that_add_up == leaves - {"memory", "cpu"}
 
 
 @pytest.mark.parametrize(("resources", "owner", "key"), RESOURCES)
 def test_two_plugins_cannot_set_the_same_of_one_container_but_of_two(resources, owner, key):
     merged = merger()
     merged.add(FIRST, answer(update(OTHER, resources)))
-    assert [(each.container_id, each.linux.resources) for each in merged.updates] == [
+    assert [(update.container_id, update.linux.resources) for update in merged.updates] == [
         (OTHER, ParseDict(resources, pb.LinuxResources()))
     ]
     with pytest.raises(Conflict) as caught:
@@ -94,7 +94,7 @@ def test_two_plugins_cannot_set_the_same_of_one_container_but_of_two(resources, 
     what = f"{owner} {key}".strip()
     assert str(caught.value) == f'plugins "{SECOND}" and "{FIRST}" both tried to set {what}'
     merged.add(SECOND, answer(update(THIRD, resources)))
-    assert [each.container_id for each in merged.updates] == [OTHER, THIRD]
+    assert [update.container_id for update in merged.updates] == [OTHER, THIRD]
 
 
 @pytest.mark.parametrize(("resources", "owner", "key"), RESOURCES)
@@ -123,7 +123,7 @@ def test_updates_of_other_containers_are_separate():
     merged = merger()
     merged.add(FIRST, answer(update(UPDATED, memory(limit=5)), update(OTHER, memory(limit=6))))
     merged.add(SECOND, answer(update(THIRD, memory(limit=7))))
-    assert [each.container_id for each in merged.updates] == [OTHER, THIRD]
+    assert [update.container_id for update in merged.updates] == [OTHER, THIRD]
     assert plain(merged.resources) == {"memory": {"limit": {"value": "5"}}}
 
 
@@ -145,7 +145,7 @@ def test_an_update_that_may_fail_is_left_out_whole_when_it_conflicts():
 def test_an_update_that_may_fail_is_left_out_when_it_cannot_be():
     merged = merger()
     merged.add(FIRST, answer(update(OTHER, memory(limit=-5), ignore_failure=True), update(THIRD, memory(limit=6))))
-    assert [each.container_id for each in merged.updates] == [THIRD]
+    assert [update.container_id for update in merged.updates] == [THIRD]
 
 
 @pytest.mark.parametrize(("one", "two"), [(True, True), (True, False), (False, True), (False, False)])
@@ -153,7 +153,7 @@ def test_an_update_by_two_may_fail_only_if_both_let_it(one, two):
     merged = merger()
     merged.add(FIRST, answer(update(OTHER, memory(limit=5), ignore_failure=one)))
     merged.add(SECOND, answer(update(OTHER, memory(reservation=5), ignore_failure=two)))
-    assert [each.ignore_failure for each in merged.updates] == [one and two]
+    assert [update.ignore_failure for update in merged.updates] == [one and two]
 
 
 def test_an_empty_update_is_dropped():
@@ -167,7 +167,7 @@ def test_an_answer_with_one_conflict_changes_nothing():
     merged.add(FIRST, answer(update(OTHER, memory(limit=5))))
     with pytest.raises(Conflict):
         merged.add(SECOND, answer(update(THIRD, memory(limit=6)), update(OTHER, memory(limit=6))))
-    assert [each.container_id for each in merged.updates] == [OTHER]
+    assert [update.container_id for update in merged.updates] == [OTHER]
     assert THIRD not in merged.owners.owners
 
 
@@ -184,7 +184,7 @@ def test_a_stopped_container_lets_plugins_update_others():
     merged.add(FIRST, pb.StopContainerResponse(update=[update(OTHER, memory(limit=5))]))
     with pytest.raises(Conflict):
         merged.add(SECOND, pb.StopContainerResponse(update=[update(OTHER, memory(limit=6))]))
-    assert [each.container_id for each in merged.updates] == [OTHER]
+    assert [update.container_id for update in merged.updates] == [OTHER]
     assert merged.resources == pb.LinuxResources()
 
 
@@ -195,7 +195,7 @@ def test_the_creation_of_one_container_can_update_others_in_the_order_of_their_n
         SECOND,
         pb.CreateContainerResponse(update=[update(THIRD, memory(limit=5)), update(OTHER, {"cpu": {"cpus": "1"}})]),
     )
-    assert [each.container_id for each in merged.updates] == [OTHER, THIRD]
+    assert [update.container_id for update in merged.updates] == [OTHER, THIRD]
     assert plain(merged.updates[0].linux.resources) == {"memory": {"limit": {"value": "5"}}, "cpu": {"cpus": "1"}}
     with pytest.raises(Conflict, match="both tried to set MemLimit"):
         merged.add("30-third", pb.CreateContainerResponse(update=[update(THIRD, memory(limit=5))]))
@@ -213,7 +213,7 @@ def test_a_container_that_is_being_created_cannot_be_updated(ignore_failure):
 def test_unsolicited_updates_are_one_per_container():
     asked = [update(OTHER, memory(limit=5)), update(THIRD, memory(limit=6)), update(OTHER, memory(reservation=7))]
     checked = check_updates(FIRST, asked)
-    assert [each.container_id for each in checked] == [OTHER, THIRD]
+    assert [item.container_id for item in checked] == [OTHER, THIRD]
     assert plain(checked[0].linux.resources) == {"memory": {"limit": {"value": "5"}, "reservation": {"value": "7"}}}
 
 

@@ -90,7 +90,7 @@ VERDICTS = [
 
 
 def test_every_rule_is_tested_here():
-    assert {each.values[0] for each in VERDICTS} == {each.name for each in fields(Rules)} - {"enable"}
+    assert {verdict.values[0] for verdict in VERDICTS} == {field.name for field in fields(Rules)} - {"enable"}
 
 
 @pytest.mark.parametrize(("rule", "asked", "verdict"), VERDICTS)
@@ -98,12 +98,12 @@ def test_a_validation_rule_rejects_only_when_enabled(rule, asked, verdict):
     on = replace(Rules(), **{rule: True})
     assert default_verdict(on, asked) == verdict
     assert default_verdict(replace(on, enable=False), asked) == ""
-    every_other = {each.name: each.name != rule for each in fields(Rules)}
+    every_other = {field.name: field.name != rule for field in fields(Rules)}
     assert default_verdict(Rules(**every_other), asked) == ""
 
 
 def test_adjustments_without_a_rule_are_accepted():
-    every = Rules(**{each.name: True for each in fields(Rules)})
+    every = Rules(**{field.name: True for field in fields(Rules)})
     adjust = pb.ContainerAdjustment(annotations={"a": "b"}, env=[pb.KeyValue(key="A")], args=["b"])
     assert default_verdict(every, request(adjust)) == ""
     assert default_verdict(every, pb.ValidateContainerAdjustmentRequest()) == ""

@@ -23,7 +23,7 @@ from podwire.protocols.ttrpc.sides import Answered, Answering, Asked, Asking, Ig
 from podwire.transports.mux_connection import MuxConnection, Services, over_socket
 
 VECTORS = Path(__file__).parent / "vectors"
-METHODS = {(each.service, each.name): each for each in (*methods.RUNTIME, *methods.PLUGIN)}
+METHODS = {(method.service, method.name): method for method in (*methods.RUNTIME, *methods.PLUGIN)}
 
 
 def cases(name):
@@ -32,15 +32,15 @@ def cases(name):
 
 def unpacked(parts):
     """`hex` and `hex*times`, in a row."""
-    told = (each.partition("*") for each in parts)
-    return b"".join(bytes.fromhex(text) * int(times or 1) for text, _, times in told)
+    result = (part.partition("*") for part in parts)
+    return b"".join(bytes.fromhex(text) * int(times or 1) for text, _, times in result)
 
 
 def recording():
     """(direction, bytes) in the order in which they were said."""
     lines = (VECTORS / "containerd-2.3.4.txt").read_text(encoding="utf-8").splitlines()
-    told = [each.split() for each in lines if not each.startswith("#")]
-    return [(direction, bytes.fromhex(text)) for _, direction, text in told]
+    result = [line.split() for line in lines if not line.startswith("#")]
+    return [(direction, bytes.fromhex(text)) for _, direction, text in result]
 
 
 def side_of(direction):
@@ -55,7 +55,7 @@ def frames_of(data, cut=1 << 20):
             frames = streams.setdefault(conversation, wire.Frames())
             found += [(conversation, frame) for frame in frames.feed(piece)]
     assert pieces.idle
-    assert all(each.idle for each in streams.values())
+    assert all(stream.idle for stream in streams.values())
     return found
 
 
@@ -69,7 +69,7 @@ def unknown_fields(message):
             held = value.values() if field.message_type.fields_by_name["value"].message_type else ()
         else:
             held = value if field.is_repeated else (value,)
-        found += [each for inner in held for each in unknown_fields(inner)]
+        found += [field for inner in held for field in unknown_fields(inner)]
     return found
 
 
@@ -117,19 +117,19 @@ def test_the_recording_is_a_pods_whole_life():
 def test_nothing_in_the_recording_is_unknown():
     for _, method, request, response in exchanges():
         asked, answered = method.request.FromString(request.payload), method.response.FromString(response.payload)
-        assert [unknown_fields(each) for each in (request, response, asked, answered)] == [[], [], [], []], method.name
+        assert [unknown_fields(item) for item in (request, response, asked, answered)] == [[], [], [], []], method.name
 
 
 def test_recorded_bytes_decode_to_the_expected_messages():
-    told = {method.name: (method.request.FromString(q.payload), a) for _, method, q, a in exchanges()}
-    configure, reply = told["Configure"]
+    document = {method.name: (method.request.FromString(q.payload), a) for _, method, q, a in exchanges()}
+    configure, reply = document["Configure"]
     assert (configure.runtime_name, configure.NRI_version, configure.request_timeout) == ("containerd", "v0.12.0", 2000)
     assert pb.ConfigureResponse.FromString(reply.payload).events == (1 << 14) - 1
-    adjust = pb.CreateContainerResponse.FromString(told["CreateContainer"][1].payload).adjust
-    assert [each.key for each in adjust.env] == ["NRI=yes"]
-    pod = told["RunPodSandbox"][0].pod
+    adjust = pb.CreateContainerResponse.FromString(document["CreateContainer"][1].payload).adjust
+    assert [item.key for item in adjust.env] == ["NRI=yes"]
+    pod = document["RunPodSandbox"][0].pod
     assert (pod.name, pod.namespace, list(pod.ips)) == ("vector", "default", ["10.77.0.3"])
-    [netns] = [each.path for each in pod.linux.namespaces if each.type == "network"]
+    [netns] = [namespace.path for namespace in pod.linux.namespaces if namespace.type == "network"]
     assert netns.startswith("/var/run/netns/cni-")
 
 
@@ -157,7 +157,7 @@ def test_messages_of_the_recording_are_encoded_to_the_same_bytes_again():
 def test_our_own_caller_and_answerer_make_the_recorded_frames():
     asking = {"P>R": Asking(), "R>P": Asking()}
     for said, method, request, response in exchanges():
-        metadata = [(each.key, each.value) for each in request.metadata]
+        metadata = [(item.key, item.value) for item in request.metadata]
         timeout = request.timeout_nano / 1e9
         stream, frame = asking[said].request(
             method.service, method.name, request.payload, timeout=timeout, metadata=metadata
@@ -204,7 +204,7 @@ async def test_the_recorded_runtime_meets_our_plugin():
     connection = MuxConnection(
         Services(methods.PLUGIN, handlers), asks_on=mux.RUNTIME_SERVICE, answers_on=mux.PLUGIN_SERVICE
     )
-    wanted = [each for each in frames_of(side_of("P>R")) if each[0] == mux.PLUGIN_SERVICE]
+    wanted = [item for item in frames_of(side_of("P>R")) if item[0] == mux.PLUGIN_SERVICE]
     length = sum(mux.HEADER.size + wire.HEADER.size + len(frame.data) for _, frame in wanted)
     data = await replayed(connection, "R>P", length)
     assert sorted(frames_of(data), key=lambda each: each[1].stream) == wanted
@@ -218,7 +218,7 @@ async def test_the_recorded_plugin_meets_our_runtime():
     connection = MuxConnection(
         Services(methods.RUNTIME, handlers), asks_on=mux.PLUGIN_SERVICE, answers_on=mux.RUNTIME_SERVICE
     )
-    wanted = [each for each in frames_of(side_of("R>P")) if each[0] == mux.RUNTIME_SERVICE]
+    wanted = [item for item in frames_of(side_of("R>P")) if item[0] == mux.RUNTIME_SERVICE]
     length = sum(mux.HEADER.size + wire.HEADER.size + len(frame.data) for _, frame in wanted)
     data = await replayed(connection, "P>R", length)
     assert frames_of(data) == wanted
@@ -275,8 +275,10 @@ def test_each_side_decodes_the_vectors(case, cut):
     except mux.BadMux:
         closed = True
     assert closed == case.get("closes", False)
-    wanted = [(kind, dict(told) if kind != "ignored" else {}) for each in case["means"] for kind, told in each.items()]
-    found = [meant(each) for each in results]
+    wanted = [
+        (kind, dict(reported) if kind != "ignored" else {}) for mean in case["means"] for kind, reported in mean.items()
+    ]
+    found = [meant(result) for result in results]
     assert [kind for kind, _ in found] == [kind for kind, _ in wanted]
     for (_, ours), (kind, theirs) in zip(found, wanted, strict=True):
         if kind == "ignored":
@@ -299,15 +301,15 @@ def test_a_message_is_its_bytes_and_its_bytes_are_the_message(case):
 
 
 def test_there_is_a_vector_for_every_message_with_every_field_in_it():
-    told = {
-        each["message"]: getattr(pb, each["message"]).FromString(bytes.fromhex(each["hex"]))
-        for each in cases("messages.json")
+    document = {
+        case["message"]: getattr(pb, case["message"]).FromString(bytes.fromhex(case["hex"]))
+        for case in cases("messages.json")
     }
     wanted = {
-        name: {each.name for each in descriptor.fields}
+        name: {field.name for field in descriptor.fields}
         for name, descriptor in pb.DESCRIPTOR.message_types_by_name.items()
     }
-    assert {name: {field.name for field, _ in message.ListFields()} for name, message in told.items()} == wanted
+    assert {name: {field.name for field, _ in message.ListFields()} for name, message in document.items()} == wanted
 
 
 @pytest.mark.parametrize("case", cases("calls.json"), ids=lambda each: each["method"])
@@ -333,7 +335,7 @@ def test_a_call_is_asked_and_answered_in_the_bytes_of_the_vector(case):
 
 
 def test_there_is_a_vector_for_every_call():
-    assert [(each["service"], each["method"]) for each in cases("calls.json")] == list(METHODS)
+    assert [(case["service"], case["method"]) for case in cases("calls.json")] == list(METHODS)
 
 
 def test_the_vectors_equal_the_generators_output():
@@ -357,7 +359,7 @@ async def test_a_plugin_answers_every_rejected_vector_and_continues():
         await over_socket(near, connection)
         reader, writer = await asyncio.open_unix_connection(sock=far)
         writer.write(unpacked(case["bytes"]))
-        wanted = sorted((s, c) for each in case["means"] for s, c in reply_to(each))
+        wanted = sorted((s, c) for mean in case["means"] for s, c in reply_to(mean))
         got = sorted([await read_reply(reader) for _ in wanted])
         assert got == wanted, case["name"]
         await connection.close()
@@ -366,13 +368,13 @@ async def test_a_plugin_answers_every_rejected_vector_and_continues():
 
 
 def reply_to(means):
-    [(kind, told)] = means.items()
+    [(kind, reported)] = means.items()
     if kind == "refused":
-        yield told["stream"], told["code"]
+        yield reported["stream"], reported["code"]
     elif kind == "asked":
-        known = told["service"] == methods.PLUGIN_SERVICE and told["method"] == "Shutdown"
-        readable = not told["payload"]  # letters are no message
-        yield told["stream"], (0 if readable else 3) if known else 12
+        known = reported["service"] == methods.PLUGIN_SERVICE and reported["method"] == "Shutdown"
+        readable = not reported["payload"]  # letters are no message
+        yield reported["stream"], (0 if readable else 3) if known else 12
 
 
 async def read_reply(reader):
@@ -408,6 +410,6 @@ def test_the_page_about_the_protocol_names_every_event_and_how_it_travelled():
     page = (Path(__file__).parents[3] / "docs" / "nri-protocol.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (\d+) \| (\w+) \| (0\.\d+) \| (yes|) ?\|", page, re.MULTILINE)
     assert rows == [
-        (f"{each}", each.title, "0.2" if each.bit & FIRST_EVENTS else "0.10", "yes" if each.was_state_change else "")
-        for each in Event
+        (f"{item}", item.title, "0.2" if item.bit & FIRST_EVENTS else "0.10", "yes" if item.was_state_change else "")
+        for item in Event
     ]

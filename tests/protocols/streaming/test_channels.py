@@ -43,10 +43,10 @@ def test_a_half_close_names_one_channel_that_there_is(message):
 @given(st.integers(0, 4), st.binary(max_size=3 * CHUNK), st.sampled_from(PROTOCOLS))
 def test_large_data_is_sent_in_chunks_that_peers_accept(channel, data, protocol):
     messages = list(encode(channel, data))
-    assert all(1 < len(each) <= CHUNK + 1 for each in messages)
-    said = [decode(each, protocol=protocol, channels=5) for each in messages]
-    assert b"".join(each.data for each in said) == data
-    assert {each.channel for each in said} <= {channel}
+    assert all(1 < len(message) <= CHUNK + 1 for message in messages)
+    said = [decode(message, protocol=protocol, channels=5) for message in messages]
+    assert b"".join(item.data for item in said) == data
+    assert {item.channel for item in said} <= {channel}
 
 
 def test_no_data_makes_no_message_but_a_greeting_is_one():

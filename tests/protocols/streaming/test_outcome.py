@@ -34,11 +34,11 @@ def test_an_outcome_arrives_however_it_is_cut(outcome, data):
     cut = data.draw(st.integers(0, len(status) - 1))
     reader = OutcomeReader()
     assert reader.feed(status[:cut]) is None
-    told = reader.feed(status[cut:])
+    result = reader.feed(status[cut:])
     if isinstance(outcome, Exited):
-        assert told == outcome
+        assert result == outcome
     else:
-        assert told == Failed(f"Internal error occurred: {outcome.message}")
+        assert result == Failed(f"Internal error occurred: {outcome.message}")
 
 
 @pytest.mark.parametrize(

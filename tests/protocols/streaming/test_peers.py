@@ -26,9 +26,9 @@ from podwire.transports.http_server import serve
 
 CLOUD_SDK = Path("/usr/lib/google-cloud-sdk/bin")
 KUBECTLS = [
-    pytest.param(str(each), id=each.name)
-    for each in sorted(CLOUD_SDK.glob("kubectl.1.3*"))
-    if os.access(each, os.X_OK) and each.name >= "kubectl.1.31"
+    pytest.param(str(path), id=path.name)
+    for path in sorted(CLOUD_SDK.glob("kubectl.1.3*"))
+    if os.access(path, os.X_OK) and path.name >= "kubectl.1.31"
 ] or [pytest.param(shutil.which("kubectl") or "", id="kubectl")]
 """From 1.31 on, kubectl speaks WebSocket by itself."""
 
@@ -58,7 +58,7 @@ class Cluster:
     async def handle(self, request: Request) -> Response | Upgrade:
         if request.path.endswith(("/exec", "/attach")):
             asked = {
-                each: request.option(each) in ("true", "1", "True") for each in ("stdin", "stdout", "stderr", "tty")
+                name: request.option(name) in ("true", "1", "True") for name in ("stdin", "stdout", "stderr", "tty")
             }
             argv = request.query.get("command", ["cat"])
             return Upgrade(protocols=PROTOCOLS, run=lambda peer: self.execute(peer, argv, Streams(**asked)))
@@ -78,8 +78,8 @@ class Cluster:
 
         async def pass_on(source, form):
             while data := await source.read(65536):
-                for each in form(data):
-                    await peer.send(each)
+                for item in form(data):
+                    await peer.send(item)
 
         try:
             await asyncio.gather(pass_on(process.stdout, server.stdout), pass_on(process.stderr, server.stderr))
@@ -106,8 +106,8 @@ class Cluster:
         """Answers on every port with what it is sent, in capitals; port 81 is shut."""
         self.protocols.append(peer.protocol)
         server = forwarding.ServerSide(peer.protocol, ports)
-        for each in server.opening():
-            await peer.send(each)
+        for item in server.opening():
+            await peer.send(item)
         while (message := await peer.receive()) is not None:
             match server.receive(message):
                 case forwarding.Bytes(index, _) if ports[index] == 81:
@@ -116,8 +116,8 @@ class Cluster:
                     answer = server.data(index, data.upper())
                 case _:
                     continue
-            for each in answer:
-                await peer.send(each)
+            for item in answer:
+                await peer.send(item)
 
 
 @pytest.fixture
@@ -205,9 +205,9 @@ async def test_the_official_python_client_forwards_ports(cluster):
             good.sendall(b"again")
             good.recv(5)
         forward.close()
-        for each in threading.enumerate():
-            if each.name.startswith("Kubernetes port forward proxy"):
-                each.join(10)
+        for item in threading.enumerate():
+            if item.name.startswith("Kubernetes port forward proxy"):
+                item.join(10)
         return answer, forward.error(80), forward.error(81)
 
     assert await asyncio.to_thread(run) == (b"HELLO", None, "connection refused")

@@ -21,10 +21,10 @@ def test_two_ports_from_opening_to_a_problem(protocol):
     server, client = ServerSide(protocol, (80, 8443)), ClientSide(protocol, (80, 8443))
     opening = list(server.opening())
     assert opening == [b"\x00\x50\x00", b"\x01\x50\x00", b"\x02\xfb\x20", b"\x03\xfb\x20"]
-    assert [client.receive(each) for each in opening] == [None] * 4
-    assert [server.receive(each) for each in client.data(1, b"GET /")] == [Bytes(1, b"GET /")]
-    assert [client.receive(each) for each in server.data(0, b"200 OK")] == [Bytes(0, b"200 OK")]
-    assert [client.receive(each) for each in server.problem(1, "connection refused")] == [
+    assert [client.receive(item) for item in opening] == [None] * 4
+    assert [server.receive(item) for item in client.data(1, b"GET /")] == [Bytes(1, b"GET /")]
+    assert [client.receive(item) for item in server.data(0, b"200 OK")] == [Bytes(0, b"200 OK")]
+    assert [client.receive(item) for item in server.problem(1, "connection refused")] == [
         Problem(1, "connection refused")
     ]
 
@@ -67,7 +67,7 @@ def test_ports_that_cannot_be_are_refused(values):
 @given(st.lists(st.binary(max_size=20) | st.text(max_size=20), max_size=10), st.sampled_from(PROTOCOLS))
 def test_neither_side_crashes_on_arbitrary_messages(messages, protocol):
     server, client = ServerSide(protocol, (1, 2)), ClientSide(protocol, (1, 2))
-    for each in messages:
+    for message in messages:
         for hear in (server.receive, client.receive):
             with contextlib.suppress(Violation):
-                hear(each)
+                hear(message)

@@ -17,7 +17,7 @@ TERMINAL = Streams(stdin=True, stdout=True, tty=True)
 
 
 def heard(server: ServerSide, *messages: bytes | str) -> list:
-    return [event for each in messages for event in server.receive(each)]
+    return [event for message in messages for event in server.receive(message)]
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -25,8 +25,8 @@ def test_a_command_from_its_first_byte_to_its_exit_code(protocol):
     server, client = ServerSide(protocol, ALL), ClientSide(protocol)
     assert client.receive(server.opening()) is None
     assert heard(server, *client.stdin(b"echo hi\n")) == [Stdin(b"echo hi\n")]
-    assert [client.receive(each) for each in server.stdout(b"hi\n")] == [Stdout(b"hi\n")]
-    assert [client.receive(each) for each in server.stderr(b"oh\n")] == [Stderr(b"oh\n")]
+    assert [client.receive(item) for item in server.stdout(b"hi\n")] == [Stdout(b"hi\n")]
+    assert [client.receive(item) for item in server.stderr(b"oh\n")] == [Stderr(b"oh\n")]
     assert client.receive(server.ended(Exited(3))) == Exited(3)
 
 
@@ -80,7 +80,7 @@ def test_a_client_overlooks_channels_that_it_does_not_know():
 @given(st.lists(st.binary(max_size=40) | st.text(max_size=40), max_size=10), st.sampled_from(PROTOCOLS))
 def test_neither_side_crashes_on_arbitrary_messages(messages, protocol):
     server, client = ServerSide(protocol, TERMINAL), ClientSide(protocol)
-    for each in messages:
+    for item in messages:
         for hear in (lambda message: list(server.receive(message)), client.receive):
             with contextlib.suppress(Violation):
-                hear(each)
+                hear(item)

@@ -21,8 +21,8 @@ WINDOW = bytes.fromhex("80030009 00 000008 00000001 00001000")
 def block(headers: dict[str, str], deflate: "zlib._Compress | None" = None) -> bytes:
     """Headers as a peer writes them, with the dictionary or without."""
     deflate = deflate or zlib.compressobj(zdict=DICTIONARY)
-    words = [each.encode() for pair in headers.items() for each in pair]
-    plain = struct.pack("!I", len(headers)) + b"".join(struct.pack("!I", len(each)) + each for each in words)
+    words = [item.encode() for pair in headers.items() for item in pair]
+    plain = struct.pack("!I", len(headers)) + b"".join(struct.pack("!I", len(word)) + word for word in words)
     return deflate.compress(plain) + deflate.flush(zlib.Z_SYNC_FLUSH)
 
 
@@ -91,15 +91,15 @@ def test_frames_may_come_in_any_pieces(sizes, content):
         found += client.feed(whole[:size])
         whole = whole[size:]
     *pieces, end, ping = found
-    assert b"".join(each.data for each in pieces) == content
-    assert not any(each.end or each.stream != 7 for each in pieces)
+    assert b"".join(piece.data for piece in pieces) == content
+    assert not any(piece.end or piece.stream != 7 for piece in pieces)
     assert (end, ping) == (Data(7, b"", end=True), Ping(PING))
 
 
 def test_much_data_is_several_frames_and_none_is_waited_for():
     content = bytes(0xFFFFFF + 5)
     frames = list(spdy.data(1, content))
-    assert [len(each) - 8 for each in frames] == [0xFFFFFF, 5]
+    assert [len(frame) - 8 for frame in frames] == [0xFFFFFF, 5]
     assert list(Connection().feed(frames[0][:1000])) == [Data(1, bytes(992), end=False)]
 
 

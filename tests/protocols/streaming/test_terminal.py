@@ -14,7 +14,7 @@ def test_a_size_is_json():
 
 @given(sizes, st.data())
 def test_sizes_arrive_however_they_are_cut_and_joined(sizes, data):
-    wire = b"".join(encode(each) for each in sizes)
+    wire = b"".join(encode(size) for size in sizes)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(wire)), max_size=6)))
     reader = SizeReader()
     got = [

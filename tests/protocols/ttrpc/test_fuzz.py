@@ -44,7 +44,7 @@ class Side:
 
     @property
     def kept(self):
-        return len(self.pieces._buffer) + sum(len(each._buffer) for each in self.frames.values())
+        return len(self.pieces._buffer) + sum(len(frame._buffer) for frame in self.frames.values())
 
 
 @given(st.lists(STREAMS, max_size=5))
@@ -83,12 +83,12 @@ def test_damage_within_a_frames_data_stays_in_that_frame_and_that_conversation(d
     for at in data.draw(st.lists(st.integers(wire.HEADER.size, len(frame) - 1), min_size=1, max_size=5)):
         frame[at] = data.draw(st.integers(0, 255))
     requests[hurt] = bytes(frame)
-    order = [(1, each) for each in requests], [(2, each) for each in answers]
+    order = [(1, request) for request in requests], [(2, answer) for answer in answers]
     stream = b"".join(mux.pieces(number, each) for pair in zip(*order, strict=False) for number, each in pair)
     stream += mux.pieces(1, requests[3])
     results = list(Side().feed(stream))
-    assert [each.stream for each in results if isinstance(each, Answered)] == [1, 3, 5]
-    heard = {each.stream for each in results if isinstance(each, Asked)}
+    assert [result.stream for result in results if isinstance(result, Answered)] == [1, 3, 5]
+    heard = {result.stream for result in results if isinstance(result, Asked)}
     assert heard | {2 * hurt + 1} == {1, 3, 5, 7}
 
 
@@ -101,7 +101,7 @@ def test_noise_in_one_conversation_leaves_the_other_alone(noise, data):
         mux.HEADER.pack(1, len(part)) + part + mux.pieces(2, each) for part, each in zip(parts, answers, strict=True)
     )
     results = list(Side().feed(stream))
-    assert [each.stream for each in results if isinstance(each, Answered)] == [1, 3, 5]
+    assert [result.stream for result in results if isinstance(result, Answered)] == [1, 3, 5]
 
 
 @given(STREAMS, st.lists(st.integers(0, 500), max_size=12))
@@ -110,11 +110,11 @@ def test_the_same_bytes_mean_the_same_in_any_cut(data, cuts):
         side, found = Side(), []
         try:
             for chunk in chunks:
-                found += [repr(each) for each in side.feed(chunk)]
+                found += [repr(item) for item in side.feed(chunk)]
         except BadMux as error:
             return str(error)
         return found
 
-    places = sorted({0, len(data), *(each % (len(data) + 1) for each in cuts)})
+    places = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts)})
     cut = [data[start:end] for start, end in zip(places, [*places[1:], len(data)], strict=True)]
     assert meaning(cut) == meaning([data])

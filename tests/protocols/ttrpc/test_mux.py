@@ -37,11 +37,11 @@ def test_a_frame_travels_as_go_cuts_it(length, sizes):
 @given(st.integers(0, 20_000))
 def test_a_reader_in_go_never_meets_a_piece_that_does_not_fit(length):
     """It reads a piece into what is free: 4096 bytes, or the data that the header told of, whichever is larger."""
-    buffered = told = 0
+    buffered = result = 0
     for _, piece in Pieces().feed(pieces(1, wire.encode(1, wire.REQUEST, b"x" * length))):
-        assert len(piece) <= max(4096, told - buffered)
-        if not told:
-            told, buffered = wire.HEADER.unpack_from(piece)[0], -wire.HEADER.size
+        assert len(piece) <= max(4096, result - buffered)
+        if not result:
+            result, buffered = wire.HEADER.unpack_from(piece)[0], -wire.HEADER.size
         buffered += len(piece)
     assert buffered == length
 
@@ -49,7 +49,7 @@ def test_a_reader_in_go_never_meets_a_piece_that_does_not_fit(length):
 @given(PIECES, st.lists(st.integers(0, 2000), max_size=20))
 def test_pieces_come_out_as_they_went_in_however_the_bytes_are_cut(listed, cuts):
     data, reader, found = encoded(listed), Pieces(), []
-    places = sorted({0, len(data), *(each % (len(data) + 1) for each in cuts)})
+    places = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts)})
     for start, end in zip(places, [*places[1:], len(data)], strict=True):
         found += reader.feed(data[start:end])
     assert found == listed

@@ -29,12 +29,12 @@ def test_a_callers_streams_are_odd_and_rise():
 
 
 def test_a_request_arrives_unchanged():
-    told = asked(timeout=1.5, metadata=[("Traceparent", "00-a-b-01"), ("k", "1"), ("K", "2")])
-    assert told == Asked(1, "s", "m", b"p", 1.5, {"traceparent": ("00-a-b-01",), "k": ("1", "2")})
+    result = asked(timeout=1.5, metadata=[("Traceparent", "00-a-b-01"), ("k", "1"), ("K", "2")])
+    assert result == Asked(1, "s", "m", b"p", 1.5, {"traceparent": ("00-a-b-01",), "k": ("1", "2")})
 
 
 @pytest.mark.parametrize(
-    ("told", "nanoseconds"),
+    ("reported", "nanoseconds"),
     [
         pytest.param(None, 0, id="none"),
         pytest.param(2.0, 2_000_000_000, id="seconds"),
@@ -43,8 +43,8 @@ def test_a_request_arrives_unchanged():
         pytest.param(1e12, 9_000_000_000_000_000_000, id="longer than can be told"),
     ],
 )
-def test_the_time_out_is_sent_in_nanoseconds(told, nanoseconds):
-    _, frame = Asking().request("s", "m", b"", timeout=told)
+def test_the_time_out_is_sent_in_nanoseconds(reported, nanoseconds):
+    _, frame = Asking().request("s", "m", b"", timeout=reported)
     assert ttrpc_pb2.Request.FromString(frame_of(frame).data).timeout_nano == nanoseconds
 
 
@@ -125,7 +125,7 @@ def test_for_any_frames_each_stream_has_one_request_and_ids_increase(frames):
             case Refused() | Ignored():
                 pass
     assert numbers == sorted(set(numbers))
-    assert all(each % 2 for each in numbers)
+    assert all(number % 2 for number in numbers)
 
 
 @given(st.lists(st.builds(Frame, st.integers(0, 9), st.integers(0, 4), st.integers(0, 7), st.binary(max_size=8))))

@@ -22,12 +22,12 @@ FRAMES = st.lists(
 
 
 def encoded(frames):
-    return b"".join(encode(each.stream, each.kind, each.data, each.flags) for each in frames)
+    return b"".join(encode(frame.stream, frame.kind, frame.data, frame.flags) for frame in frames)
 
 
 def chunks(data, cuts):
     """The data, cut at these places."""
-    places = sorted({0, len(data), *(each % (len(data) + 1) for each in cuts)})
+    places = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts)})
     return [data[start:end] for start, end in pairwise(places)] or [data]
 
 
@@ -47,7 +47,7 @@ def test_a_frame_is_ten_bytes_and_its_data(frame, data):
 @given(FRAMES, st.lists(st.integers(0, 1000), max_size=20))
 def test_frames_come_out_as_they_went_in_however_the_bytes_are_cut(frames, cuts):
     reader = Frames()
-    assert [each for chunk in chunks(encoded(frames), cuts) for each in reader.feed(chunk)] == frames
+    assert [item for chunk in chunks(encoded(frames), cuts) for item in reader.feed(chunk)] == frames
     assert reader.idle
 
 
@@ -59,7 +59,7 @@ def test_an_oversized_frame_is_reported_and_the_next_ones_are_read(before, after
         long = wire.HEADER.pack(40 + over, 7, wire.REQUEST, 0) + b"\x01" * (40 + over)
         reader = Frames()
         data = encoded(before) + long + encoded(after)
-        found = [each for chunk in chunks(data, cuts) for each in reader.feed(chunk)]
+        found = [item for chunk in chunks(data, cuts) for item in reader.feed(chunk)]
     finally:
         wire.MAX_DATA = limit
     assert found == [*before, Frame(7, wire.REQUEST, 0, b"", oversize=40 + over), *after]
@@ -90,7 +90,7 @@ def test_oversized_frames_are_not_encoded():
 
 def test_the_data_of_an_oversized_frame_is_not_buffered():
     reader = Frames()
-    assert [each.oversize for each in reader.feed(b"\xff\xff\xff\xff" + b"\0" * 6)] == [0xFFFFFFFF]
+    assert [item.oversize for item in reader.feed(b"\xff\xff\xff\xff" + b"\0" * 6)] == [0xFFFFFFFF]
     for _ in range(64):
         assert list(reader.feed(b"\xff" * (1 << 20))) == []
     assert len(reader._buffer) == 0

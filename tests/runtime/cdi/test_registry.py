@@ -23,8 +23,8 @@ def device(name, **edits):
 def node(tmp_path):
     """Two directories as a node has them, and what is described there."""
     places = [tmp_path / "etc", tmp_path / "run"]
-    for each in places:
-        each.mkdir()
+    for item in places:
+        item.mkdir()
 
     def write(place, name, content):
         text = content if isinstance(content, str) else json.dumps(content)

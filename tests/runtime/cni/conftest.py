@@ -55,18 +55,18 @@ class Node:
         return path
 
     def network(self, *kinds: str, file: str = "10-net.conflist", **keys) -> None:
-        plugins = [{"type": each} if isinstance(each, str) else each for each in kinds]
+        plugins = [{"type": kind} if isinstance(kind, str) else kind for kind in kinds]
         config = {"cniVersion": "1.1.0", "name": "net", "plugins": plugins} | keys
         (self.configs / file).write_text(json.dumps(config))
 
     def calls(self) -> list[dict]:
         path = self.bin / "calls.jsonl"
         written = path.read_text() if path.exists() else ""
-        return [json.loads(each) for each in written.splitlines(keepends=True) if each.endswith("\n")]
+        return [json.loads(line) for line in written.splitlines(keepends=True) if line.endswith("\n")]
 
     def called(self) -> list[str]:
         """Plugins and verbs, in the order of the calls."""
-        return [f"{each['plugin']} {each['verb']}" for each in self.calls()]
+        return [f"{call['plugin']} {call['verb']}" for call in self.calls()]
 
     def cni(self, state: Path | None = None, **values) -> CniNetwork:
         limits = CniLimits(**values)
@@ -77,8 +77,8 @@ class Node:
 @pytest.fixture
 def node(tmp_path):
     made = Node(tmp_path)
-    for each in ("one", "two", "three"):
-        made.plugin(each)
+    for name in ("one", "two", "three"):
+        made.plugin(name)
     return made
 
 

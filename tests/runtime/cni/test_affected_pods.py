@@ -34,8 +34,8 @@ def element(*comments, gone=True):
 def affected():
     made = AffectedPods()
     made.set_links([OUT, BRIDGE, *VETHS.values(), LONE])
-    for each in "ab":
-        made.add_pod(each, ["br0", f"veth-{each}"])
+    for letter in "ab":
+        made.add_pod(letter, ["br0", f"veth-{letter}"])
     made.add_pod("c", ["ptp-c"])
     return made
 
@@ -101,10 +101,10 @@ def test_a_link_that_came_later_is_known_by_its_index_too(affected):
 def test_add_and_del_of_one_pod_cause_no_check_of_others(affected):
     """As the kernel tells them on a host with a bridge."""
     new = link(40, "veth-n", up=False)
-    told = [
+    result = [
         changed(new), changed(new, up=True), changed(new, up=True, master=5), changed(BRIDGE, mtu=1400),
         changed(new, what=monitor.PORT), changed(BRIDGE, state="up"), at(monitor.NEXT_HOP, new, gone=False),
         element("token n eth0", gone=False), element("token n eth0"), at(monitor.NEXT_HOP, new),
         changed(new, gone=True, what=monitor.PORT), changed(BRIDGE, mtu=1500), changed(new, gone=True),
     ]  # fmt: skip
-    assert [affected.of(each, set()) for each in told] == [set()] * len(told)
+    assert [affected.of(item, set()) for item in result] == [set()] * len(result)

@@ -30,7 +30,7 @@ def test_an_invalid_devices_annotation_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("plugins", "told"),
+    ("plugins", "reported"),
     [
         pytest.param([taker()], ["0000:01:00.1"], id="one"),
         pytest.param([taker(), taker()], ["0000:01:00.1", "0000:01:00.2"], id="each its own"),
@@ -40,5 +40,5 @@ def test_an_invalid_devices_annotation_is_refused():
         pytest.param([{"type": "bridge"}], [None], id="one that takes none"),
     ],
 )
-def test_each_plugin_gets_its_own_device(plugins, told):
-    assert [plugin_capability_args(HAS, each, plugins).get("deviceID") for each in plugins] == told
+def test_each_plugin_gets_its_own_device(plugins, reported):
+    assert [plugin_capability_args(HAS, plugin, plugins).get("deviceID") for plugin in plugins] == reported

@@ -45,7 +45,7 @@ class Reports:
     @property
     def idle(self):
         """Nothing is checked, or to be checked before its turn."""
-        return not any(each.busy or each.hinted for each in self.checker._checks.values())
+        return not any(check.busy or check.hinted for check in self.checker._checks.values())
 
     def on_result_changed(self, id_):
         self.states.append((id_, json.loads(self._caller.check_report(id_))["state"]))
@@ -80,7 +80,7 @@ async def checked(node, **settings):
 
 
 def checks(node):
-    return [each["plugin"] for each in node.calls() if each["verb"] == "CHECK"]
+    return [call["plugin"] for call in node.calls() if call["verb"] == "CHECK"]
 
 
 async def test_a_pod_is_checked_periodically_until_it_is_detached(node, pod):
@@ -90,7 +90,7 @@ async def test_a_pod_is_checked_periodically_until_it_is_detached(node, pod):
         assert checks(node) == [], "not before its start is over"
         await reports.until(lambda: len(checks(node)) >= 6)
         assert checks(node)[:4] == ["one", "two", "one", "two"]
-        asked = next(each for each in node.calls() if each["verb"] == "CHECK")
+        asked = next(call for call in node.calls() if call["verb"] == "CHECK")
         assert asked["env"]["CNI_CONTAINERID"] == pod.id
         assert asked["config"]["prevResult"]["by two"], "told the last result of ADD"
         assert json.loads(network.check_report(pod.id))["state"] == "ok"
@@ -214,7 +214,7 @@ async def test_a_check_and_the_del_of_its_pod_do_not_overlap(node, pod):
 
 async def test_few_pods_are_checked_at_the_same_time(node, pod):
     node.network("one")
-    pods = [Attachment(id=f"pod{each}", netns=pod.netns, name="p", namespace="d", uid="u") for each in range(10)]
+    pods = [Attachment(id=f"pod{number}", netns=pod.netns, name="p", namespace="d", uid="u") for number in range(10)]
     now, most, seen = set(), 0, set()
     async with checked(node, interval=0.2) as (network, reports):
 
@@ -240,8 +240,8 @@ def configure(node, root):
     ipam = {"type": "host-local", "dataDir": str(root / "ipam"), "ranges": [[{"subnet": "10.78.0.0/24"}]]}
     bridge = {"type": "bridge", "bridge": "pw0", "isDefaultGateway": True, "ipMasq": True, "ipam": ipam}
     portmap = {"type": "portmap", "capabilities": {"portMappings": True}}
-    for each in (bridge, portmap):
-        each["dataDir"] = str(root / "records")
+    for item in (bridge, portmap):
+        item["dataDir"] = str(root / "records")
     node.network(bridge, portmap)
     install(str(node.bin), force=True)
 
@@ -250,8 +250,8 @@ def configure_reference(node, root):
     """The reference plugins know no 1.1.0."""
     ipam = {"type": "host-local", "dataDir": str(root / "ipam"), "ranges": [[{"subnet": "10.78.0.0/24"}]]}
     node.network({"type": "bridge", "bridge": "pw0", "isDefaultGateway": True, "ipam": ipam}, cniVersion="1.0.0")
-    for each in ("bridge", "host-local"):
-        (node.bin / each).symlink_to(REFERENCE / each)
+    for name in ("bridge", "host-local"):
+        (node.bin / name).symlink_to(REFERENCE / name)
 
 
 class Host:
@@ -266,7 +266,7 @@ class Host:
         return Attachment(id=name, netns=self.namespaces.path(name), name=name, namespace="d", uid=name, ports=ports)
 
     async def checked_once(self):
-        await self.reports.until(lambda: all(self.network.check_report(each.id) for each in self.pods))
+        await self.reports.until(lambda: all(self.network.check_report(pod.id) for pod in self.pods))
 
     def checked_at(self, id_):
         return json.loads(self.network.check_report(id_))["checkedAt"]
@@ -300,8 +300,8 @@ def on_the_kernel(node, root, story):
         syscalls.unshare(syscalls.NEWNET | syscalls.NEWNS)
         syscalls.mount(None, "/", None, MS_REC_PRIVATE, None)
         namespaces = KernelNamespaces(root / "netns")
-        for each in "ab":
-            namespaces.create(each)
+        for letter in "ab":
+            namespaces.create(letter)
         with KernelNetwork() as here:
             here.links.change("lo", up=True)
         asyncio.run(live(namespaces))
@@ -311,7 +311,7 @@ def on_the_kernel(node, root, story):
 
 async def _route(host):
     with KernelNetwork(host.pods[0].netns) as inside:
-        default = next(each for each in inside.routes.list(4) if not each.destination.prefixlen)
+        default = next(route for route in inside.routes.list(4) if not route.destination.prefixlen)
         await host.drift("a", lambda: inside.routes.delete(default), lambda: inside.routes.replace(default))
 
 
@@ -324,7 +324,7 @@ async def _link(host):
 
 async def _port(host):
     elements = KernelElements()
-    ours = next(each for each in elements.list("ports4") if " b " in each.comment)
+    ours = next(element for element in elements.list("ports4") if " b " in element.comment)
     await host.drift("b", lambda: elements.delete("ports4", ours), lambda: elements.add("ports4", ours))
     elements.close()
 
@@ -335,12 +335,12 @@ async def _others(host):
     other = host.pod("c", 8082)
     await asyncio.sleep(2 * CniLimits().netlink_debounce)
     await host.reports.until(lambda: host.reports.idle)
-    before = [host.checked_at(each) for each in "ab"]
+    before = [host.checked_at(letter) for letter in "ab"]
     await host.network.attach(other)
     await host.network.detach(other)
     await asyncio.sleep(2 * CniLimits().netlink_debounce)
     assert host.reports.idle
-    assert [host.checked_at(each) for each in "ab"] == before
+    assert [host.checked_at(letter) for letter in "ab"] == before
 
 
 @pytest.mark.parametrize("story", [_route, _link, _port, _others], ids=["route", "link", "port", "others"])
@@ -360,7 +360,7 @@ def test_plugins_of_others_are_asked_the_same(node, tmp_path):
 def sockets():
     """That this process has open."""
     found = set()
-    for each in Path("/proc/self/fd").iterdir():
+    for path in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(FileNotFoundError):
-            found.add(str(each.readlink()))
-    return {each for each in found if each.startswith("socket:")}
+            found.add(str(path.readlink()))
+    return {item for item in found if item.startswith("socket:")}

@@ -34,9 +34,9 @@ def test_the_check_time_does_not_depend_on_when_the_pod_was_attached(id_, now, l
 
 
 def test_many_pods_are_spread_evenly():
-    times = [MINUTE.next_time(f"pod{each}", 1000.0) for each in range(600)]
-    counts = [sum(at <= each % 60 < at + 10 for each in times) for at in range(0, 60, 10)]
-    assert all(70 < each < 130 for each in counts)
+    times = [MINUTE.next_time(f"pod{number}", 1000.0) for number in range(600)]
+    counts = [sum(at <= time % 60 < at + 10 for time in times) for at in range(0, 60, 10)]
+    assert all(70 < count < 130 for count in counts)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_constant_irrelevant_changes_cost_one_check_per_interval():
             checks.append(now)
             finish(check, hinted=schedule.begin(check, "pod", now), changed=False)
         now += 0.25
-    assert len([each for each in checks if each >= 600]) <= 3000 / schedule.interval + 2
+    assert len([check for check in checks if check >= 600]) <= 3000 / schedule.interval + 2
 
 
 def test_a_change_during_a_check_counts_for_the_next():

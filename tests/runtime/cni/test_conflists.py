@@ -8,7 +8,7 @@ from podwire.runtime.cni.conflists import Conflists
 
 
 def conflist(name, *kinds, **keys):
-    plugins = [{"type": each} for each in kinds or ("bridge",)]
+    plugins = [{"type": kind} for kind in kinds or ("bridge",)]
     return json.dumps({"cniVersion": "1.0.0", "name": name, "plugins": plugins} | keys)
 
 
@@ -27,20 +27,20 @@ def test_the_first_by_name_is_the_default(directory, conflists):
     (directory / "20-b.conflist").write_text(conflist("b"))
     (directory / "10-a.conf").write_text('{"cniVersion": "0.4.0", "name": "a", "type": "bridge"}')
     (directory / "15-c.json").write_text('{"cniVersion": "0.4.0", "name": "c", "type": "bridge"}')
-    assert [each.name for each in conflists.networks()] == ["a", "c", "b"]
+    assert [network.name for network in conflists.networks()] == ["a", "c", "b"]
     assert conflists.default().name == "a"
     assert conflists.problem() == ""
 
 
 def test_order_is_that_of_bytes(directory, conflists):
-    for each in ("a.conflist", "B.conflist", "é.conflist", "z.conflist"):
-        (directory / each).write_text(conflist(each[0].encode().hex()))
-    assert [bytes.fromhex(each.name).decode() for each in conflists.networks()] == ["B", "a", "z", "é"]
+    for item in ("a.conflist", "B.conflist", "é.conflist", "z.conflist"):
+        (directory / item).write_text(conflist(item[0].encode().hex()))
+    assert [bytes.fromhex(network.name).decode() for network in conflists.networks()] == ["B", "a", "z", "é"]
 
 
 def test_files_that_are_not_configurations_are_ignored(directory, conflists):
-    for each in (".10-a.conflist.swp", "10-a.conflist~", "10-a.conflist.bak", "README"):
-        (directory / each).write_text("junk")
+    for name in (".10-a.conflist.swp", "10-a.conflist~", "10-a.conflist.bak", "README"):
+        (directory / name).write_text("junk")
     (directory / "sub.conflist").mkdir()
     (directory / "gone.conflist").symlink_to("nowhere")
     assert (conflists.networks(), conflists.problem()) == ([], "")
@@ -89,9 +89,9 @@ def test_every_change_of_the_directory_is_seen_by_the_next_call(directory, confl
 
 
 def test_a_file_that_is_rewritten_at_once_with_the_same_size_is_read_again(directory, conflists):
-    for each in "abcdefgh":
-        (directory / "10.conflist").write_text(conflist(each))
-        assert conflists.default().name == each
+    for letter in "abcdefgh":
+        (directory / "10.conflist").write_text(conflist(letter))
+        assert conflists.default().name == letter
 
 
 def test_a_folder_with_the_networks_name_has_more_plugins(directory, conflists):
@@ -100,11 +100,11 @@ def test_a_folder_with_the_networks_name_has_more_plugins(directory, conflists):
     folder.mkdir()
     (folder / "20-y.conf").write_text('{"type": "y"}')
     (folder / "10-x.conf").write_text('{"type": "x"}')
-    assert [each["type"] for each in conflists.default().plugins] == ["bridge", "x", "y"]
+    assert [plugin["type"] for plugin in conflists.default().plugins] == ["bridge", "x", "y"]
     (folder / "10-x.conf").unlink()
-    assert [each["type"] for each in conflists.default().plugins] == ["bridge", "y"]
+    assert [plugin["type"] for plugin in conflists.default().plugins] == ["bridge", "y"]
     (directory / "10.conflist").write_text(conflist("net", loadOnlyInlinedPlugins=True))
-    assert [each["type"] for each in conflists.default().plugins] == ["bridge"]
+    assert [plugin["type"] for plugin in conflists.default().plugins] == ["bridge"]
 
 
 def test_of_two_networks_with_one_name_the_first_counts(directory, conflists):

@@ -37,7 +37,7 @@ async def test_attach_returns_the_addresses_ipv4_first(node, network, pod):
 async def test_plugins_run_in_order_with_the_previous_result(node, network, pod):
     node.network({"type": "one", "own": {"key": [1]}}, "two", "three")
     await network.attach(pod)
-    first, second, third = (each["config"] for each in node.calls())
+    first, second, third = (call["config"] for call in node.calls())
     assert node.called() == ["one ADD", "two ADD", "three ADD"]
     assert first == {"type": "one", "own": {"key": [1]}, "name": "net", "cniVersion": "1.1.0"}
     assert "by one" in second["prevResult"]
@@ -70,7 +70,7 @@ async def test_plugins_get_only_the_capabilities_that_they_declare(node, network
         "one", {"type": "two", "capabilities": declared}, {"type": "three", "capabilities": {"bandwidth": False}}
     )
     await network.attach(pod)
-    one, two, three = (each["config"] for each in node.calls())
+    one, two, three = (call["config"] for call in node.calls())
     assert "runtimeConfig" not in one | three
     assert "capabilities" not in two
     assert two["runtimeConfig"] == {
@@ -95,7 +95,7 @@ async def test_del_runs_in_reverse_order_with_the_last_result(node, network, pod
     await network.attach(pod)
     await network.detach(pod)
     assert node.called()[3:] == ["three DEL", "two DEL", "one DEL"]
-    assert all({"by one", "by two", "by three"} <= set(each["config"]["prevResult"]) for each in node.calls()[3:])
+    assert all({"by one", "by two", "by three"} <= set(call["config"]["prevResult"]) for call in node.calls()[3:])
     assert await network.attached() == set()
 
 
@@ -161,8 +161,8 @@ async def test_a_container_that_a_plugin_does_not_know_is_detached(node, network
 async def test_after_a_restart_del_uses_the_configuration_of_add(node, network, pod):
     node.network({"type": "one", "subnet": "old"}, "two")
     await network.attach(pod)
-    for each in node.configs.iterdir():
-        each.unlink()
+    for path in node.configs.iterdir():
+        path.unlink()
     restarted = node.cni()
     await restarted.detach(dataclasses.replace(pod, netns=""))
     await restarted.close()
@@ -203,6 +203,64 @@ async def test_a_damaged_cache_file_does_not_prevent_del(node, network, pod, dam
     assert list(node.cache.iterdir()) == []
 
 
+LOSSES = {
+    "removed": lambda file: file.unlink(),
+    "emptied": lambda file: file.write_bytes(b""),
+    "damaged": lambda file: file.write_bytes(b"garbage"),
+}
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+async def test_a_lost_cache_file_of_an_attached_pod_prevents_neither_del_nor_its_sparing_by_gc(
+    node, network, pod, loss
+):
+    node.network("one")
+    await network.attach(pod)
+    LOSSES[loss](node.cache / "c0ffee@eth0.json")
+    await network.gc()
+    assert node.calls()[-1]["config"]["cni.dev/valid-attachments"] == [{"containerID": "c0ffee", "ifname": "eth0"}]
+    await network.detach(pod)
+    await network.gc()
+    assert node.called() == ["one ADD", "one GC", "one DEL", "one GC"]
+    assert node.calls()[-1]["config"]["cni.dev/valid-attachments"] == []
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+async def test_a_restart_caches_a_lost_attachment_anew(node, network, pod, loss):
+    node.network("one")
+    await network.attach(pod)
+    await network.close()
+    LOSSES[loss](node.cache / "c0ffee@eth0.json")
+    restarted = node.cni()
+    assert await restarted.adopt([pod]) == ["c0ffee"]
+    assert await restarted.adopt([pod]) == []
+    await restarted.gc()
+    assert node.calls()[-1]["config"]["cni.dev/valid-attachments"] == [{"containerID": "c0ffee", "ifname": "eth0"}]
+    await restarted.detach(pod)
+    await restarted.detach(pod)
+    assert node.called() == ["one ADD", "one GC", "one DEL"]
+    assert list(node.cache.iterdir()) == []
+    await restarted.close()
+
+
+async def test_a_restart_without_a_network_spares_a_lost_attachment_and_releases_it_later(node, network, pod):
+    node.network("one")
+    await network.attach(pod)
+    await network.close()
+    for file in (*node.cache.iterdir(), *node.configs.iterdir()):
+        file.unlink()
+    restarted = node.cni()
+    assert await restarted.adopt([pod]) == ["c0ffee"]
+    with pytest.raises(Unavailable):
+        await restarted.detach(pod)
+    node.network("one")
+    await restarted.gc()
+    assert node.calls()[-1]["config"]["cni.dev/valid-attachments"] == [{"containerID": "c0ffee", "ifname": "eth0"}]
+    await restarted.detach(pod)
+    assert node.called() == ["one ADD", "one GC", "one DEL"]
+    await restarted.close()
+
+
 async def test_the_cache_is_readable_by_root_only(node, network, pod):
     node.network("one")
     await network.attach(pod)
@@ -212,7 +270,7 @@ async def test_the_cache_is_readable_by_root_only(node, network, pod):
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "reported"),
     [
         pytest.param({"stdout": ""}, "no address", id="nothing"),
         pytest.param({"stdout": "null"}, "no address", id="null"),
@@ -237,10 +295,10 @@ async def test_the_cache_is_readable_by_root_only(node, network, pod):
         pytest.param({"stdout": "x" * (5 << 20)}, "more than", id="five megabytes"),
     ],
 )
-async def test_invalid_output_is_an_error_that_names_plugin_and_verb(node, network, pod, answer, told):
+async def test_invalid_output_is_an_error_that_names_plugin_and_verb(node, network, pod, answer, reported):
     node.network("one")
     node.script({"one ADD": answer})
-    with pytest.raises((Unknown, FailedPrecondition), match=f"(?s)CNI plugin one failed ADD: .*{told}"):
+    with pytest.raises((Unknown, FailedPrecondition), match=f"(?s)CNI plugin one failed ADD: .*{reported}"):
         await network.attach(pod)
     assert node.called() == ["one ADD", "one DEL"]
 
@@ -285,7 +343,7 @@ async def test_a_hanging_plugin_is_killed_with_its_children_and_undone(node, pod
 
 
 @pytest.mark.parametrize(
-    ("spoil", "told"),
+    ("spoil", "reported"),
     [
         pytest.param(lambda path: path.unlink(), "plugin one does not exist in", id="missing"),
         pytest.param(lambda path: path.chmod(0o644), "not executable", id="not executable"),
@@ -297,10 +355,10 @@ async def test_a_hanging_plugin_is_killed_with_its_children_and_undone(node, pod
         pytest.param(lambda path: path.write_bytes(b"\x7fELF junk"), "Exec format error", id="no program"),
     ],
 )
-async def test_a_missing_or_untrusted_program_is_not_run(node, network, pod, spoil, told):
+async def test_a_missing_or_untrusted_program_is_not_run(node, network, pod, spoil, reported):
     node.network("one")
     spoil(node.bin / "one")
-    with pytest.raises(FailedPrecondition, match=f"CNI plugin one failed ADD: .*{told}"):
+    with pytest.raises(FailedPrecondition, match=f"CNI plugin one failed ADD: .*{reported}"):
         await network.attach(pod)
     assert node.calls() == []
     assert await network.attached() == set(), "who did not run has nothing to give back"
@@ -354,7 +412,7 @@ async def test_operations_on_one_pod_are_serialized_and_others_are_not(node, net
     started = time.monotonic()
     await asyncio.gather(network.attach(pod), network.attach(other), network.detach(pod))
     assert time.monotonic() - started < 0.4 * 2 + 1
-    assert [each["verb"] for each in node.calls() if each["env"]["CNI_CONTAINERID"] == pod.id] == ["ADD", "DEL"]
+    assert [call["verb"] for call in node.calls() if call["env"]["CNI_CONTAINERID"] == pod.id] == ["ADD", "DEL"]
 
 
 async def test_a_cancelled_attach_runs_to_its_end_and_can_be_detached(node, network, pod):
@@ -416,3 +474,14 @@ async def test_a_crash_during_add_leaves_a_cached_attachment_for_del(node, pod, 
     assert node.called()[asked:] == ["two DEL", "one DEL"]
     assert await network.attached() == set()
     await network.close()
+
+
+async def test_a_network_that_is_removed_as_a_whole_is_detached_without_its_plugins(node, network, pod):
+    node.network("one", "two")
+    await network.attach(pod)
+    (node.bin / "one").unlink()
+    with pytest.raises(FailedPrecondition, match="plugin one does not exist"):
+        await network.detach(pod)
+    network._forgives_missing_plugins = True
+    await network.detach(pod)
+    assert await network.attached() == set()

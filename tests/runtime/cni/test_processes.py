@@ -50,8 +50,8 @@ def gated(node):
     program = node.plugin("gated", GATED)
     node.network("gated")
     node.cache = node.cache.with_name("cache")  # where a runtime's is, below the directory of its state
-    told, gate = program.with_name("gated.told"), program.with_name("gated.open")
-    return lambda: told.read_text().splitlines() if told.exists() else [], gate
+    reported, gate = program.with_name("gated.told"), program.with_name("gated.open")
+    return lambda: reported.read_text().splitlines() if reported.exists() else [], gate
 
 
 def collecting(node):
@@ -67,18 +67,18 @@ async def ended(process):
 
 
 async def test_a_manual_gc_waits_for_an_add_and_spares_its_pod(node, pod, gated):
-    told, gate = gated
+    reported, gate = gated
     network = node.cni(plugin=SECONDS)
     attaching = asyncio.create_task(network.attach(pod))
-    await until(lambda: told() == ["begin ADD"])
+    await until(lambda: reported() == ["begin ADD"])
     manual = collecting(node)
     gate_file = node.cache.parent / "locks/net.gate"
     await until(lambda: _is_held(gate_file))
-    assert told() == ["begin ADD"], "it waits"
+    assert reported() == ["begin ADD"], "it waits"
     gate.touch()
     await attaching
     await ended(manual)
-    assert told() == ["begin ADD", "end ADD", "begin GC", "end GC"]
+    assert reported() == ["begin ADD", "end ADD", "begin GC", "end GC"]
     sent = json.loads((node.bin / "gated.GC").read_text())
     assert sent[VALID_ATTACHMENTS] == [{"containerID": pod.id, "ifname": "eth0"}]
     await network.close()
@@ -91,16 +91,16 @@ def _is_held(path: Path) -> bool:
 
 
 async def test_add_waits_for_a_manual_gc_unless_it_was_killed(node, pod, gated):
-    told, gate = gated
+    reported, gate = gated
     network = node.cni(plugin=SECONDS)
     manual = collecting(node)
-    await until(lambda: told() == ["begin GC"])
+    await until(lambda: reported() == ["begin GC"])
     attaching = asyncio.create_task(network.attach(pod))
     await asyncio.sleep(0.1)
-    assert told() == ["begin GC"], "it waits"
+    assert reported() == ["begin GC"], "it waits"
     manual.send_signal(signal.SIGKILL)
     manual.communicate()
-    await until(lambda: told() == ["begin GC", "begin ADD"])
+    await until(lambda: reported() == ["begin GC", "begin ADD"])
     gate.touch()
     assert await attaching == ("10.1.0.5",)
     await network.close()
@@ -119,7 +119,7 @@ async def test_a_hanging_plugin_is_killed_with_its_children_for_each_verb(node, 
     program.with_name("hangs.verb").write_text(verb)
     node.network("hangs")
     network = node.cni(plugin=3.0)
-    told = "hangs failed .*: killed, because it did not end within 3 s"
+    result = "hangs failed .*: killed, because it did not end within 3 s"
     match verb:
         case "STATUS":
             assert "killed, because it did not end" in await network.query_status()
@@ -129,7 +129,7 @@ async def test_a_hanging_plugin_is_killed_with_its_children_for_each_verb(node, 
             assert "killed, because it did not end" in str(failed)
         case "DEL":
             await network.attach(pod)
-            with pytest.raises(DeadlineExceeded, match=told):
+            with pytest.raises(DeadlineExceeded, match=result):
                 await network.detach(pod)
             assert network.pending == {pod.id}
     child = int(program.with_name("hangs.pid").read_text())
@@ -289,7 +289,7 @@ async def test_gc_runs_every_hour(node, monkeypatch):
         pass
 
     def collections():
-        return [each for each in node.calls() if each["verb"] == "GC"]
+        return [call for call in node.calls() if call["verb"] == "GC"]
 
     async with Reconciler(network, nothing).running():
         await until(lambda: len(collections()) == 1)

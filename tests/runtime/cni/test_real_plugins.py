@@ -21,8 +21,8 @@ def configure(node, root):
     }
     bridge = {"type": "bridge", "bridge": "pw0", "isDefaultGateway": True, "ipMasq": True, "ipam": ipam}
     portmap = {"type": "portmap", "capabilities": {"portMappings": True}}
-    for each in (bridge, portmap):
-        each["dataDir"] = str(root / "records")
+    for item in (bridge, portmap):
+        item["dataDir"] = str(root / "records")
     node.network(bridge, portmap)
     install(str(node.bin), force=True)
 
@@ -35,7 +35,7 @@ def pod(namespaces, name):
 async def live(node, namespaces):
     """Two pods come, speak, and go; in between the runtime is restarted and the configuration is lost."""
     network = node.cni()
-    pods = [pod(namespaces, each) for each in "ab"]
+    pods = [pod(namespaces, letter) for letter in "ab"]
     a, b = await asyncio.gather(*map(network.attach, pods))
     with visit(pods[1].netns):
         server = socket.create_server(("0.0.0.0", 80))
@@ -47,8 +47,8 @@ async def live(node, namespaces):
         assert peer == a[0]
         socket.create_connection(("127.0.0.1", 8080), timeout=0.9).close()
     await network.close()
-    for each in node.configs.iterdir():
-        each.unlink()
+    for path in node.configs.iterdir():
+        path.unlink()
     restarted = node.cni()
     assert await restarted.attached() == {"a", "b"}
     namespaces.remove("b")
@@ -65,17 +65,17 @@ def test_pods_live_and_die_on_a_network_of_our_own_plugins(node, tmp_path):
         syscalls.unshare(syscalls.NEWNET | syscalls.NEWNS)
         syscalls.mount(None, "/", None, MS_REC_PRIVATE, None)
         namespaces = KernelNamespaces(tmp_path / "netns")
-        for each in "ab":
-            namespaces.create(each)
+        for letter in "ab":
+            namespaces.create(letter)
         with KernelNetwork() as here:
             here.links.change("lo", up=True)
             addresses = asyncio.run(live(node, namespaces))
-            assert {each.name for each in here.links.list()} == {"lo", "pw0"}
-        assert {each for pair in addresses for each in pair} == {"10.77.0.2", "10.77.0.3", "fd77::2", "fd77::3"}
-        assert all("." in each[0] for each in addresses), "IPv4 first"
+            assert {link.name for link in here.links.list()} == {"lo", "pw0"}
+        assert {item for pair in addresses for item in pair} == {"10.77.0.2", "10.77.0.3", "fd77::2", "fd77::3"}
+        assert all("." in address[0] for address in addresses), "IPv4 first"
 
     in_thread(run)
-    left = [each.name for each in (tmp_path / "ipam/net").iterdir()]
-    assert all(each.startswith("l") for each in left)
+    left = [path.name for path in (tmp_path / "ipam/net").iterdir()]
+    assert all(item.startswith("l") for item in left)
     assert list((tmp_path / "records").glob("*/*")) == []
     assert list(node.cache.iterdir()) == []

@@ -39,7 +39,7 @@ async def reconciled(node, on_detached=None, **limits):
 
 
 def verbs(node, verb):
-    return [each for each in node.calls() if each["verb"] == verb]
+    return [call for call in node.calls() if call["verb"] == verb]
 
 
 async def test_a_failed_del_is_retried_until_it_succeeds(node, pod):
@@ -184,7 +184,7 @@ async def test_gc_leaves_networks_without_our_pods_alone(node):
     node.network("two", file="20-other.conflist", name="other")
     async with reconciled(node) as network:
         await network.gc()
-    assert {each["plugin"] for each in verbs(node, "GC")} == {"one"}
+    assert {verb["plugin"] for verb in verbs(node, "GC")} == {"one"}
 
 
 SLOW = """#!/bin/sh
@@ -201,17 +201,17 @@ async def test_gc_excludes_add_and_del(node, pod):
     node.network("slow")
     network = node.cni(plugin=20.0)
 
-    def told():
+    def reported():
         path = node.bin / "slow.told"
         return path.read_text().splitlines() if path.exists() else []
 
     adding = asyncio.create_task(network.attach(pod))
-    await until(lambda: told() == ["begin ADD"])
+    await until(lambda: reported() == ["begin ADD"])
     collecting = asyncio.create_task(network.gc())
-    await until(lambda: "begin GC" in told())
+    await until(lambda: "begin GC" in reported())
     await asyncio.gather(adding, collecting, network.detach(pod))
     await network.close()
-    assert told() == [f"{when} {verb}" for verb in ("ADD", "GC", "DEL") for when in ("begin", "end")]
+    assert reported() == [f"{when} {verb}" for verb in ("ADD", "GC", "DEL") for when in ("begin", "end")]
 
 
 async def test_a_status_error_is_the_not_ready_reason_until_it_recovers(node):

@@ -67,19 +67,19 @@ class Made:
     def __init__(self, *layers: bytes, name: str = "example.test/made:1", packed: bool = True, **settings: Any) -> None:
         self.name = name
         self.plain = list(layers)
-        self.layers = [gzip.compress(each, mtime=0) if packed else each for each in layers]
+        self.layers = [gzip.compress(layer, mtime=0) if packed else layer for layer in layers]
         self.config: dict[str, Any] = {
             "architecture": ARCHITECTURE,
             "os": "linux",
             "config": settings,
-            "rootfs": {"type": "layers", "diff_ids": [digest(each) for each in layers]},
+            "rootfs": {"type": "layers", "diff_ids": [digest(layer) for layer in layers]},
         }
         suffix = "+gzip" if packed else ""
         self.manifest: dict[str, Any] = {
             "schemaVersion": 2,
             "mediaType": f"{OCI}.manifest.v1+json",
             "config": None,
-            "layers": [described(each, f"{OCI}.layer.v1.tar{suffix}") for each in self.layers],
+            "layers": [described(layer, f"{OCI}.layer.v1.tar{suffix}") for layer in self.layers],
         }
         self.annotations = {"io.containerd.image.name": name} if name else {}
         self.platform: dict[str, Any] | None = None
@@ -90,10 +90,10 @@ class Made:
 
     @property
     def manifest_blob(self) -> bytes:
-        told = dict(self.manifest)
-        if told.get("config", 0) is None:
-            told["config"] = described(self.config_blob, f"{OCI}.config.v1+json")
-        return json.dumps(told).encode()
+        result = dict(self.manifest)
+        if result.get("config", 0) is None:
+            result["config"] = described(self.config_blob, f"{OCI}.config.v1+json")
+        return json.dumps(result).encode()
 
     @property
     def row(self) -> dict[str, Any]:
@@ -101,7 +101,7 @@ class Made:
         return {**row, "platform": self.platform} if self.platform else row
 
     def blobs(self) -> dict[str, bytes]:
-        return {digest(each): each for each in (self.config_blob, self.manifest_blob, *self.layers)}
+        return {digest(item): item for item in (self.config_blob, self.manifest_blob, *self.layers)}
 
     def files(self, *rows: dict[str, Any], blobs: dict[str, bytes] | None = None) -> dict[str, bytes]:
         """An OCI layout."""

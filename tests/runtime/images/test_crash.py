@@ -15,7 +15,7 @@ from podwire.runtime.images import Images
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="gives files to other owners")
 
 PROGRAM = Path(__file__).with_name("import_program.py")
-STEPS = sorted(each for each in KNOWN if each.startswith("images."))
+STEPS = sorted(item for item in KNOWN if item.startswith("images."))
 
 
 def run(store: Path, *archives: Path, wrapper: tuple[str, ...] = (), **env: str) -> subprocess.CompletedProcess:
@@ -41,10 +41,10 @@ def check(store: Path) -> set[str]:
     needed = set()
     for image in images.list():
         paths = images.rootfs_layers(image)
-        needed |= {each.parent.name for each in paths}
+        needed |= {path.parent.name for path in paths}
         assert len(list((paths[-1] / "base").iterdir())) == 20
         assert all((paths[-1] / "base" / str(number)).stat().st_size == 3000 for number in range(20))
-    assert {each.name for each in (store / "snapshots").iterdir()} == needed
+    assert {path.name for path in (store / "snapshots").iterdir()} == needed
     assert len(list((store / "blobs" / "sha256").iterdir())) == 2 * len(images.list())
     found = {name.split("/")[1].split(":")[0] for image in images.list() for name in image.names}
     images.close()
@@ -106,10 +106,10 @@ def test_images_with_a_layer_in_common_can_be_taken_in_at_once(tmp_path, archive
             failures.append(error)
 
     threads = [threading.Thread(target=take, args=(path,)) for path in [*archives.values()] * 2]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     images.close()
     assert failures == []
     assert check(store) == {"kept", "removed", "taken"}

@@ -20,7 +20,7 @@ def take(images, kit, tmp_path):
     """Takes in an image of these layers under this name."""
 
     def taken(name: str, *layers: str, into: Images = images, **settings):
-        made = kit.Made(*(kit.tar_of(kit.entry(each, b"x" * 5000)) for each in layers), name=name, **settings)
+        made = kit.Made(*(kit.tar_of(kit.entry(layer, b"x" * 5000)) for layer in layers), name=name, **settings)
         path = kit.write_directory(tmp_path / f"{name.replace('/', '_')}-{'-'.join(layers)}", made.files())
         return into.import_archive(path)[0]
 
@@ -49,7 +49,7 @@ def test_an_image_is_found_by_name_digest_id_and_the_beginning_of_its_id(images,
         hexadecimal[:13],
         f"sha256:{hexadecimal[:6]}",
     ]
-    assert [images.status(each) for each in asked] == [image] * len(asked)
+    assert [images.status(item) for item in asked] == [image] * len(asked)
 
 
 @pytest.mark.parametrize(
@@ -79,8 +79,8 @@ def test_a_name_that_looks_like_the_beginning_of_an_id_is_a_name(images, take):
 
 def test_images_are_listed_by_the_filter(images, take):
     one, two, other = take("app:1", "a"), take("app:2", "b"), take("example.test/app:1", "c")
-    assert {each.id for each in images.list()} == {one.id, two.id, other.id}
-    assert {each.id for each in images.list("app")} == {one.id, two.id}
+    assert {image.id for image in images.list()} == {one.id, two.id, other.id}
+    assert {image.id for image in images.list("app")} == {one.id, two.id}
     assert images.list("app:2") == [two]
     assert images.list(other.id) == [other]
     assert images.list("nothing") == []
@@ -171,7 +171,7 @@ def test_a_container_sees_the_root_as_the_image_has_it_and_writes_to_its_own(ima
     writable = images.prepare("c1", image)
     said = merged(images.rootfs_layers(image), "stat -c '%a %u %g' .; rm f; echo y > g", writable)
     assert said == "711 5 6\n"
-    assert {each.name for each in writable.upper.iterdir()} == {"f", "g"}
+    assert {path.name for path in writable.upper.iterdir()} == {"f", "g"}
     assert (images.rootfs_layers(image)[0] / "f").exists()
 
 
@@ -221,7 +221,7 @@ def test_fs_info_reports_the_space_that_images_take(images, take):
     one = take("one", "shared", "a")
     two = take("two", "shared", "b")
     info = images.fs_info()
-    assert info.used_bytes == sum(each.stat().st_size for each in info.mountpoint.glob("blobs/sha256/*")) + 3 * 12288
+    assert info.used_bytes == sum(path.stat().st_size for path in info.mountpoint.glob("blobs/sha256/*")) + 3 * 12288
     assert info.inodes_used == 3 * 2 + 4
     assert info.used_bytes < one.size + two.size
     images.remove("one")
@@ -268,12 +268,12 @@ def test_a_damaged_file_affects_one_image_and_is_repaired_by_import(images, take
     how(BROKEN[what](root, bad))
     images.close()
     reopened = Images(root)
-    assert [each.names for each in reopened.list()] == [good.names]
+    assert [item.names for item in reopened.list()] == [good.names]
     assert reopened.status("good") == good
     assert reopened.status("bad") is None
     if not (what == "a record" and how is Path.unlink):  # then it is not there any more
         assert reopened.problems()
-    assert all(each.is_dir() for each in reopened.rootfs_layers(good))
+    assert all(layer.is_dir() for layer in reopened.rootfs_layers(good))
     assert take("bad", "shared", "b", into=reopened) == bad
     assert reopened.problems() == []
     reopened.close()
@@ -291,9 +291,9 @@ def test_a_broken_image_can_be_removed(images, take):
 def test_a_broken_name_is_named_and_only_it_is_lost(images, take):
     root = images.fs_info().mountpoint
     image = take("one", "a")
-    for each in (root / "references").iterdir():
-        if b"@" not in each.read_bytes():
-            each.write_bytes(b"{")
+    for path in (root / "references").iterdir():
+        if b"@" not in path.read_bytes():
+            path.write_bytes(b"{")
     assert images.status("one") is None
     assert images.status(image.id).digests == image.digests
     assert len(images.problems()) == 1
@@ -306,7 +306,7 @@ def test_layers_of_a_container_stay_when_its_image_record_is_damaged(images, tak
     (root / "records" / f"{image.id[7:]}.json").write_bytes(b"broken")
     images.close()
     reopened = Images(root)
-    assert all(each.is_dir() for each in reopened.rootfs_layers(image))
+    assert all(layer.is_dir() for layer in reopened.rootfs_layers(image))
     reopened.release("c1")
     reopened.close()
     reopened = Images(root)

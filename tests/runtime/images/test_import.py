@@ -22,7 +22,7 @@ def traces(images: Images) -> list[str]:
     """Everything in the store but its own folders."""
     root = images.fs_info().mountpoint
     return sorted(
-        str(each.relative_to(root)) for each in root.rglob("*") if each.name != "lock" and each.parent != root
+        str(path.relative_to(root)) for path in root.rglob("*") if path.name != "lock" and path.parent != root
     )
 
 
@@ -48,14 +48,14 @@ def test_every_form_gives_the_same_image(images, kit, two_layers, tmp_path, merg
     [image] = images.import_archive(FORMS[form](kit, two_layers, tmp_path / "archive"))
     assert image.id == kit.digest(two_layers.config_blob)
     assert image.names == ("example.test/made:1",)
-    assert [each.partition("@")[0] for each in image.digests] == ["example.test/made"]
+    assert [digest.partition("@")[0] for digest in image.digests] == ["example.test/made"]
     assert (image.uid, image.username, image.config.env, image.config.cmd) == (1000, "", ("A=1", "B=x=y"), ())
     assert (image.config.entrypoint, image.config.labels) == (("/run",), (("l", "v"),))
     assert image.size > 8192
     assert merged(images.rootfs_layers(image), "ls -A; cat etc/motd") == "etc\nhigh"
     assert images.status("example.test/made:1") == image
     assert images.problems() == []
-    assert not any(each.startswith("staging") for each in traces(images))
+    assert not any(trace.startswith("staging") for trace in traces(images))
 
 
 def test_the_digest_of_a_layout_is_its_manifests(images, kit, two_layers, tmp_path):
@@ -84,7 +84,7 @@ def test_several_images_of_one_archive_come_together(images, kit, tmp_path):
     two = kit.Made(kit.tar_of(kit.entry("two")), name="two:2")
     files = one.files(one.row, two.row, blobs=two.blobs())
     found = images.import_archive(kit.write_tar(tmp_path / "a", files))
-    assert [each.names for each in found] == [("docker.io/library/one:latest",), ("docker.io/library/two:2",)]
+    assert [item.names for item in found] == [("docker.io/library/one:latest",), ("docker.io/library/two:2",)]
 
 
 def test_docker_saves_a_layer_once_and_links_to_it(images, kit, tmp_path):
@@ -94,7 +94,7 @@ def test_docker_saves_a_layer_once_and_links_to_it(images, kit, tmp_path):
     first, second = (name for name in files if name.endswith("layer.tar"))
     del files[second]
     link = kit.symlink(second, f"../{first.partition('/')[0]}/layer.tar")
-    (tmp_path / "a").write_bytes(kit.tar_of(*(kit.entry(*each) for each in files.items()), link))
+    (tmp_path / "a").write_bytes(kit.tar_of(*(kit.entry(*file) for file in files.items()), link))
     [image] = images.import_archive(tmp_path / "a")
     assert len(image.layers) == 2
 
@@ -438,7 +438,7 @@ def test_layers_that_are_there_are_verified_all_the_same(images, kit, two_layers
 
 
 def test_docker_layers_may_be_packed(images, kit, two_layers, tmp_path):
-    two_layers.plain = [gzip.compress(each) for each in two_layers.plain]
+    two_layers.plain = [gzip.compress(layer) for layer in two_layers.plain]
     path = kit.write_tar(tmp_path / "a", two_layers.docker_files())
     first, again = images.import_archive(path), images.import_archive(path)
     assert first == again
@@ -447,7 +447,7 @@ def test_docker_layers_may_be_packed(images, kit, two_layers, tmp_path):
 
 def test_a_config_is_the_workload_s_data_and_does_nothing_here(images, kit, tmp_path):
     layer = kit.tar_of(kit.entry("x"))
-    told = {
+    document = {
         "Volumes": {"../../etc": {}},
         "WorkingDir": "/proc/self/fd/7",
         "Labels": {"io.cri-containerd.image": "managed", "containerd.io/gc.root": "x"},
@@ -455,7 +455,7 @@ def test_a_config_is_the_workload_s_data_and_does_nothing_here(images, kit, tmp_
         "ExposedPorts": {"80/tcp": {}},
         "User": "4294967296",
     }
-    [image] = images.import_archive(kit.write_directory(tmp_path / "a", kit.Made(layer, **told).files()))
+    [image] = images.import_archive(kit.write_directory(tmp_path / "a", kit.Made(layer, **document).files()))
     assert image.config.volumes == ("../../etc",)
     assert (image.uid, image.username) == (None, "4294967296")
     assert not Path("/etc/x").exists()

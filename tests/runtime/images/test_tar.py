@@ -77,7 +77,7 @@ def test_it_reads_archives_of_python_tarfile(written, form, portion):
 
 def test_pax_times_have_fractions_and_are_clamped_to_the_range_of_a_disk(kit):
     times = ["1600000000.123456789", "-5.5", "99999999999999999999", "-1e300"]
-    members = [kit.entry("x", pax_headers={"mtime": each}) for each in times]
+    members = [kit.entry("x", pax_headers={"mtime": time}) for time in times]
     found = [entry.mtime_ns for entry, _data in read(kit.tar_of(*members))]
     assert found == [1600000000123456789, -5500000000, (2**34 - 1) * 10**9, -(2**31) * 10**9]
 
@@ -126,7 +126,7 @@ def test_it_reads_long_names_and_extended_attributes_of_gnu_tar(tmp_path):
         command = ["tar", "-C", tmp_path, f"--format={form}", "--xattrs", "-cf", "-", "d" * 120]
         whole = subprocess.run(command, capture_output=True, check=True).stdout
         found = {entry.name: entry for entry, _data in read(whole)}
-        names = set(map(os.fsencode, (each.relative_to(tmp_path) for each in tmp_path.rglob("*"))))
+        names = set(map(os.fsencode, (path.relative_to(tmp_path) for path in tmp_path.rglob("*"))))
         assert {name.rstrip(b"/") for name in found} == names
         file = found[os.fsencode((deep / "f").relative_to(tmp_path))]
         if form == "pax":
@@ -143,7 +143,7 @@ def changed(block: bytes, at: int, value: bytes) -> bytes:
 
 def pax(*records: tuple[bytes, bytes] | bytes) -> bytes:
     """An extended header of these records; one that is bytes is taken as it is, however wrong."""
-    payload = b"".join(each if isinstance(each, bytes) else _record(*each) for each in records)
+    payload = b"".join(record if isinstance(record, bytes) else _record(*record) for record in records)
     head = tarfile.TarInfo("pax").tobuf(tarfile.USTAR_FORMAT)
     head = changed(changed(head, 156, b"x"), 124, b"%011o\0" % len(payload))
     return head + payload + bytes(-len(payload) % 512)
@@ -197,7 +197,7 @@ BAD = {
 TOO_MUCH = {
     "an extended header": changed(changed(PLAIN, 156, b"x"), 124, b"%011o\0" % 5000),
     "a long name": changed(changed(PLAIN, 156, b"L"), 124, b"\x80" + bytes(3) + b"\x01" + bytes(7)),
-    "extended attributes": pax(*((b"SCHILY.xattr.user.%d" % each, b"v") for each in range(3))) + PLAIN,
+    "extended attributes": pax(*((b"SCHILY.xattr.user.%d" % number, b"v") for number in range(3))) + PLAIN,
     "headers without a file": b"".join([pax((b"comment", b"x"))] * 300),
     "pieces": pax((b"GNU.sparse.map", b"0,0," * 10 + b"0,0"), (b"GNU.sparse.size", b"9")) + PLAIN,
     "old pieces": changed(GNU_SPARSE, 482, b"\1") + (b"%011o\0%011o\0" % (0, 0) * 21 + b"\1" + bytes(7)) * 3,

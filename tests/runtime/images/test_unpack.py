@@ -32,7 +32,7 @@ class Bench:
     def add(self, data: bytes, limits: Limits | None = None) -> Path:
         root = self.home / f"layer{len(self.layers)}"
         root.mkdir()
-        opened = [os.open(each, os.O_RDONLY) for each in (root, self.home / "rubbish", *reversed(self.layers))]
+        opened = [os.open(item, os.O_RDONLY) for item in (root, self.home / "rubbish", *reversed(self.layers))]
         self.layers.append(root)
         limits = limits or Limits()
         try:
@@ -46,15 +46,15 @@ class Bench:
                 field="layer",
             )
         finally:
-            for each in opened:
-                os.close(each)
+            for entry in opened:
+                os.close(entry)
         return root
 
     def unharmed(self) -> None:
-        assert [each.name for each in (self.home / "outside").iterdir()] == ["precious"]
+        assert [path.name for path in (self.home / "outside").iterdir()] == ["precious"]
         assert (self.home / "outside" / "precious").read_text() == "precious"
         assert list((self.home / "rubbish").iterdir()) == []
-        assert {each.name for each in self.home.iterdir()} == {"rubbish", "outside", *(p.name for p in self.layers)}
+        assert {path.name for path in self.home.iterdir()} == {"rubbish", "outside", *(p.name for p in self.layers)}
 
 
 class _Bytes:
@@ -92,7 +92,7 @@ def test_owner_mode_time_and_content_are_kept(bench, kit):
     state = (root / "d/setuid").lstat()
     assert (state.st_uid, state.st_gid, state.st_mtime, state.st_nlink) == (1, 2, 1500, 2)
     assert (root / "d/again").read_bytes() == b"run"
-    assert [mode(root / each) for each in ("d", "d/setuid", "d/both", "d/fifo")] == [0o2750, 0o4755, 0o6711, 0o622]
+    assert [mode(root / name) for name in ("d", "d/setuid", "d/both", "d/fifo")] == [0o2750, 0o4755, 0o6711, 0o622]
     assert (root / "d/both").lstat().st_uid == 4294967294
     assert ((root / "d").stat().st_gid, (root / "d").stat().st_mtime) == (8, 1000)
     link = (root / "d/link").lstat()
@@ -104,7 +104,7 @@ def test_owner_mode_time_and_content_are_kept(bench, kit):
 
 def test_only_harmless_extended_attributes_are_kept(bench, kit):
     capability = bytes.fromhex("0100000200040000000000000000000000000000")
-    told = {
+    document = {
         "SCHILY.xattr.user.note": "kept",
         "SCHILY.xattr.trusted.overlay.opaque": "y",
         "SCHILY.xattr.trusted.overlay.redirect": "/",
@@ -113,7 +113,7 @@ def test_only_harmless_extended_attributes_are_kept(bench, kit):
         "SCHILY.xattr.system.posix_acl_access": "x",
         "SCHILY.xattr.security.capability": capability.decode("latin-1"),
     }
-    file = kit.entry("f", pax_headers=told)
+    file = kit.entry("f", pax_headers=document)
     whole = kit.tar_of(kit.folder("d", pax_headers={"SCHILY.xattr.trusted.overlay.opaque": "y"}), file)
     root = bench.add(whole)
     assert sorted(os.listxattr(root / "f")) == ["security.capability", "user.note"]
@@ -187,7 +187,7 @@ def test_links_on_a_path_are_followed_within_the_layer(bench, kit):
             kit.entry("usr/sub/through", b"x"),
         )
     )
-    assert {each.name for each in (root / "usr/lib").iterdir()} == {"libc.so", "other.so"}
+    assert {path.name for path in (root / "usr/lib").iterdir()} == {"libc.so", "other.so"}
     assert (root / "private/etc/passwd").read_bytes() == b"made on the way"
     assert (root / "outside/caught").read_bytes() == b"stays inside"
     assert (root / "linked").read_bytes() == b"elf"
@@ -206,8 +206,8 @@ def test_a_path_that_leads_elsewhere_since_a_replacement_is_looked_up_again(benc
             kit.entry("way", b"a file now"),
         )
     )
-    assert [each.name for each in (root / "real").iterdir()] == ["one"]
-    assert [each.name for each in (root / "other").iterdir()] == ["two"]
+    assert [path.name for path in (root / "real").iterdir()] == ["one"]
+    assert [path.name for path in (root / "other").iterdir()] == ["two"]
     assert (root / "way").read_bytes() == b"a file now"
 
 
@@ -270,7 +270,7 @@ def test_devices_that_every_container_has_are_made_and_others_are_left_out(bench
             kit.device("dev/kvm", 10, 232),
         )
     )
-    assert {each.name for each in (root / "dev").iterdir()} == {"null"}
+    assert {path.name for path in (root / "dev").iterdir()} == {"null"}
     assert (root / "dev/null").stat().st_rdev == os.makedev(1, 3)
 
 
@@ -287,12 +287,12 @@ def test_folders_that_a_path_implies_are_as_below(bench, kit):
     )
     bench.add(kit.tar_of(kit.entry("a/other"), kit.entry(".wh.gone"), kit.entry("hidden/.wh..wh..opq")))
     root = bench.add(
-        kit.tar_of(*(kit.entry(each) for each in ("tmp/x", "a/b/c/x", "link/x", "gone/x", "hidden/in/x", "new/x")))
+        kit.tar_of(*(kit.entry(name) for name in ("tmp/x", "a/b/c/x", "link/x", "gone/x", "hidden/in/x", "new/x")))
     )
     assert (mode(root), root.stat().st_uid) == (0o700, 3)
     assert (mode(root / "tmp"), (root / "tmp").stat().st_uid) == (0o1777, 1)
     assert (mode(root / "a/b"), (root / "a/b").stat().st_uid) == (0o750, 5)
-    assert [mode(root / each) for each in ("a/b/c", "link", "gone", "hidden/in", "new")] == [0o755] * 5
+    assert [mode(root / name) for name in ("a/b/c", "link", "gone", "hidden/in", "new")] == [0o755] * 5
 
 
 def names_in(text: str) -> set[str]:
@@ -337,7 +337,7 @@ def test_overlayfs_shows_the_merged_layers(bench, kit, merged):
     )
     layers = bench.layers[::-1]
     assert names_in(merged(layers, "ls -A")) == {"again", "implied", "both", "cleared", "merged", "file", "kept"}
-    assert [names_in(merged(layers, f"ls -A {each}")) for each in ("again", "implied", "both", "cleared")] == [
+    assert [names_in(merged(layers, f"ls -A {name}")) for name in ("again", "implied", "both", "cleared")] == [
         {"new"}
     ] * 4
     assert names_in(merged(layers, "ls -A merged")) == {"old", "new"}
@@ -358,13 +358,15 @@ TIGHT = Limits(entries=20, data=10_000, names=2000, depth=6, path=200, name=20)
 @pytest.mark.parametrize(
     "members",
     [
-        pytest.param(lambda kit: [kit.entry(f"{each}") for each in range(21)], id="files"),
-        pytest.param(lambda kit: [kit.entry(f"{each}/a/b/c") for each in range(6)], id="folders that are implied"),
+        pytest.param(lambda kit: [kit.entry(f"{number}") for number in range(21)], id="files"),
+        pytest.param(lambda kit: [kit.entry(f"{number}/a/b/c") for number in range(6)], id="folders that are implied"),
         pytest.param(lambda kit: [kit.entry("a", bytes(6000)), kit.entry("b", bytes(6000))], id="bytes"),
         pytest.param(lambda kit: [kit.entry("a/b/c/d/e/f/g")], id="depth"),
         pytest.param(lambda kit: [kit.entry("n" * 21)], id="a name"),
         pytest.param(lambda kit: [kit.entry("/".join(["a" * 19] * 11))], id="a path"),
-        pytest.param(lambda kit: [kit.entry(f"{each}/{'b' * 19}/{'c' * 19}/" * 2) for each in range(19)], id="names"),
+        pytest.param(
+            lambda kit: [kit.entry(f"{number}/{'b' * 19}/{'c' * 19}/" * 2) for number in range(19)], id="names"
+        ),
         pytest.param(lambda kit: [kit.symlink("a", "/b/b/b/b/b/b"), kit.entry("a/c/d")], id="depth through a link"),
         pytest.param(
             lambda kit: [kit.entry("x", pax_headers={"GNU.sparse.map": "0,0", "GNU.sparse.size": str(50 << 30)})],

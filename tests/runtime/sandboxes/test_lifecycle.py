@@ -153,8 +153,8 @@ async def test_a_restart_undoes_an_interrupted_run_pod_sandbox(node, asked):
     again = await node.restarted()
     assert again.clean
     making = [task, *(each for _, each in node.sandboxes._running.values())]
-    for each in making:
-        each.cancel()
+    for item in making:
+        item.cancel()
     await asyncio.gather(*making, return_exceptions=True)
 
 
@@ -165,7 +165,7 @@ async def test_a_restart_removes_orphans(node, asked):
     again = await node.restarted()
     assert node.kernel.held == {kept}
     assert set(node.network.held) == {kept}
-    assert [each.id for each in again.sandboxes] == [kept]
+    assert [sandbox.id for sandbox in again.sandboxes] == [kept]
 
 
 async def test_a_full_disk_refuses_new_pods_and_lets_pods_be_removed(node, asked, monkeypatch):
@@ -204,11 +204,11 @@ async def test_a_sandbox_that_lost_its_network_is_not_ready(node, asked):
     events = node.sandboxes._events
     events.describe = lambda sandbox: (pb.PodSandboxStatus(id=sandbox.id), [])
     id_ = await node.sandboxes.run(asked())
-    told = []
+    result = []
 
     async def listen():
-        async for each in events.listen():
-            told.append((each.container_id, pb.ContainerEventType.Name(each.container_event_type)))  # noqa: PERF401 - it never ends
+        async for item in events.listen():
+            result.append((item.container_id, pb.ContainerEventType.Name(item.container_event_type)))  # noqa: PERF401 - it never ends
 
     listening = asyncio.create_task(listen())
     await asyncio.sleep(0)
@@ -221,5 +221,5 @@ async def test_a_sandbox_that_lost_its_network_is_not_ready(node, asked):
     await node.stop(node.sandboxes.get(id_))
     await asyncio.sleep(0.01)
     listening.cancel()
-    assert told == [(id_, "CONTAINER_CREATED_EVENT"), (id_, "CONTAINER_STOPPED_EVENT")], "each once"
+    assert result == [(id_, "CONTAINER_CREATED_EVENT"), (id_, "CONTAINER_STOPPED_EVENT")], "each once"
     assert node.network.held == {}

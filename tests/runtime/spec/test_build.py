@@ -41,7 +41,7 @@ def test_the_later_variable_wins():
     found = environment(container(config, environment=["A=image", "HOSTNAME=image", "C=a=b"]), "web")
     assert found == [DEFAULT_PATH, "HOSTNAME=image", "A=pod", "C=a=b", "B=", "TERM=xterm"]
     assert "HOSTNAME=web" in environment(container(), "web")
-    assert not [each for each in environment(container()) if each.startswith("HOSTNAME")]
+    assert not [item for item in environment(container()) if item.startswith("HOSTNAME")]
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_variables_that_cannot_be(key, value, field):
 
 
 def kinds(options, pod=POD, **facts):
-    return {each["type"]: each.get("path") for each in namespaces(pod, container(**facts), options)}
+    return {namespace["type"]: namespace.get("path") for namespace in namespaces(pod, container(**facts), options)}
 
 
 def test_namespaces_are_the_pods_the_nodes_or_the_containers_own():
@@ -94,10 +94,10 @@ def test_a_privileged_container_has_nothing_hidden():
     config.linux.security_context.seccomp.profile_type = pb.SecurityProfile.RuntimeDefault
     spec = build(POD, container(config))
     assert not {"maskedPaths", "readonlyPaths", "seccomp"} & set(spec["linux"])
-    assert next(each for each in spec["mounts"] if each["destination"] == "/sys")["options"][-1] == "rw"
+    assert next(mount for mount in spec["mounts"] if mount["destination"] == "/sys")["options"][-1] == "rw"
 
 
 def test_a_mount_of_the_containers_own_replaces_the_usual_one():
     config = pb.ContainerConfig(command=["true"], mounts=[pb.Mount(host_path="/h", container_path="/dev/shm/")])
     spec = build(POD, container(config))
-    assert [each["source"] for each in spec["mounts"] if each["destination"] == "/dev/shm"] == ["/h"]
+    assert [mount["source"] for mount in spec["mounts"] if mount["destination"] == "/dev/shm"] == ["/h"]

@@ -221,7 +221,7 @@ def test_mounts_are_made_from_shallow_to_deep_with_their_modes():
         pb.Mount(host_path="/b", container_path="/x", propagation=pb.PROPAGATION_BIDIRECTIONAL),
         pb.Mount(host_path="/c", container_path="/x/y/z", readonly=True, recursive_read_only=True),
     ]
-    assert [(each["destination"], each["options"]) for each in requested_mounts(asked)] == [
+    assert [(mount["destination"], mount["options"]) for mount in requested_mounts(asked)] == [
         ("/x", ["rbind", "rshared", "rw"]),
         ("/x/y", ["rbind", "rprivate", "ro"]),
         ("/x/y/z", ["rbind", "rprivate", "rro"]),
@@ -251,7 +251,7 @@ def test_mounts_that_cannot_be(asked, field):
     ("propagations", "wanted"), [([], None), ([0], None), ([0, 1], "rslave"), ([1, 2, 0], "rshared"), ([2], "rshared")]
 )
 def test_the_root_has_the_widest_propagation_of_its_mounts(propagations, wanted):
-    assert root_propagation([pb.Mount(propagation=each) for each in propagations]) == wanted
+    assert root_propagation([pb.Mount(propagation=item) for item in propagations]) == wanted
 
 
 @given(st.text(max_size=40))

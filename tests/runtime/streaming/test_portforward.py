@@ -36,10 +36,10 @@ async def listening():
         return servers[-1].sockets[0].getsockname()[1]
 
     yield start
-    for each in servers:
-        each.close()
-    for each in serving:
-        each.cancel()
+    for server in servers:
+        server.close()
+    for item in serving:
+        item.cancel()
     await asyncio.gather(*serving)
 
 
@@ -191,9 +191,9 @@ async def test_a_refused_port_is_reported_and_the_session_goes_on(client, listen
     await client.open(1, "error", closed, "a")
     await client.open(3, "data", closed, "a")
     await client.until(lambda: len(client.ended) == 2)
-    told = client.data[1].decode()
-    assert told.startswith(f"error forwarding port {closed} to pod pod-1, uid : ")
-    assert f"dial tcp4 127.0.0.1:{closed}: connect: connection refused" in told
+    output = client.data[1].decode()
+    assert output.startswith(f"error forwarding port {closed} to pod pod-1, uid : ")
+    assert f"dial tcp4 127.0.0.1:{closed}: connect: connection refused" in output
     await client.open(5, "error", port, "b")
     await client.open(7, "data", port, "b")
     await client.say(7, b"hello", end=True)
@@ -327,8 +327,8 @@ async def test_in_channels_each_port_has_its_own_two(listening):
         near.messages.put_nowait(message)
     await WebSocketForwarder(near, ports, "pod-1", connect).run()
     said = [each for message in near.sent if (each := far.receive(message))]
-    assert b"".join(each.data for each in said if isinstance(each, portforward.Bytes)) == b"hello"
-    [problem] = [each for each in said if isinstance(each, portforward.Problem)]
+    assert b"".join(item.data for item in said if isinstance(item, portforward.Bytes)) == b"hello"
+    [problem] = [item for item in said if isinstance(item, portforward.Problem)]
     assert problem.index == 1
     assert "connection refused" in problem.text
 

@@ -56,7 +56,7 @@ async def test_an_unsupported_version_is_answered_with_the_supported_ones(made):
     assert isinstance(answer, Response)
     assert answer.status == 403
     assert b"unable to negotiate protocol: client supports [v9], server accepts [v4.channel.k8s.io" in answer.body
-    assert [value for _, value in answer.headers] == [f"v{each}.channel.k8s.io" for each in (4, 3, 2)]
+    assert [value for _, value in answer.headers] == [f"v{number}.channel.k8s.io" for number in (4, 3, 2)]
 
 
 @pytest.mark.parametrize("headers", [{}, {"upgrade": "h2c"}])

@@ -43,18 +43,21 @@ def class_of(name="nic", *selectors, config=()):
         "apiVersion": "resource.k8s.io/v1",
         "kind": "DeviceClass",
         "metadata": {"name": name},
-        "spec": {"selectors": [{"cel": {"expression": each}} for each in selectors], "config": list(config)},
+        "spec": {"selectors": [{"cel": {"expression": selector}} for selector in selectors], "config": list(config)},
     }
 
 
 def request(name="nic", *selectors, class_name="nic", **given):
-    exactly = {"deviceClassName": class_name, "selectors": [{"cel": {"expression": each}} for each in selectors]}
+    exactly = {
+        "deviceClassName": class_name,
+        "selectors": [{"cel": {"expression": selector}} for selector in selectors],
+    }
     return {"name": name, "exactly": {**exactly, **given}}
 
 
 def subrequest(name, *selectors, class_name="nic", **given):
     return {"name": name, "deviceClassName": class_name,
-            "selectors": [{"cel": {"expression": each}} for each in selectors], **given}  # fmt: skip
+            "selectors": [{"cel": {"expression": selector}} for selector in selectors], **given}  # fmt: skip
 
 
 def claim_of(name="nic", *requests, namespace="default", constraints=(), config=(), status=None):
@@ -74,7 +77,7 @@ def claim_of(name="nic", *requests, namespace="default", constraints=(), config=
 
 
 def allocated(*devices, node="n1", **more):
-    results = [{"request": "nic", "driver": DRIVER, "pool": node, "device": each, **more} for each in devices]
+    results = [{"request": "nic", "driver": DRIVER, "pool": node, "device": device, **more} for device in devices]
     return {"allocation": {"devices": {"results": results}}}
 
 
@@ -85,14 +88,14 @@ def node_of(name="n1", **labels):
 def book_of(*, slices_=(), classes=None, claims_=(), rules=()):
     claim_cache = ClaimCache()
     claim_cache.known = True
-    for each in slices_:
-        claim_cache.inventory.put_slice(slices.read(each))
-    for each in classes if classes is not None else (class_of(),):
-        claim_cache.classes[each["metadata"]["name"]] = device_classes.read(each)
-    for each in claims_:
-        claim_cache.put_claim(claims.read(each))
-    for each in rules:
-        claim_cache.inventory.put_rule(device_taints.read_rule(each))
+    for item in slices_:
+        claim_cache.inventory.put_slice(slices.read(item))
+    for class_ in classes if classes is not None else (class_of(),):
+        claim_cache.classes[class_["metadata"]["name"]] = device_classes.read(class_)
+    for item in claims_:
+        claim_cache.put_claim(claims.read(item))
+    for rule in rules:
+        claim_cache.inventory.put_rule(device_taints.read_rule(rule))
     return claim_cache
 
 

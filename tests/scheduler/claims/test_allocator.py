@@ -13,7 +13,7 @@ A = 'device.attributes["net.example.com"]'
 def found(words, claim_cache, *wanted, node=None, budget=None):
     """The names of devices by claim; None when they cannot all be had."""
     node = node or words.node("n1")
-    asked = [claim_requests.of_claim(claims.read(each), claim_cache.classes) for each in wanted]
+    asked = [claim_requests.of_claim(claims.read(item), claim_cache.classes) for item in wanted]
     context = SearchContext(
         node, claim_cache.inventory.near(node.name), claim_cache.allocated_devices, budget or Budget()
     )
@@ -48,7 +48,7 @@ def given(words):
     ],
 )
 def test_a_request_gets_as_many_devices_as_it_asks_for(words, given, count, held, picked):
-    devices = [words.device(each) for each in "abc"]
+    devices = [words.device(letter) for letter in "abc"]
     assert given(devices, words.request(count=count), held=held) == picked
 
 
@@ -100,9 +100,9 @@ def test_the_class_and_the_request_must_both_select_a_device(words, given):
     ],
 )  # fmt: skip
 def test_an_expression_that_fails_ends_the_search(words, given, expression, why):
-    with pytest.raises(Aborted) as told:
+    with pytest.raises(Aborted) as reported:
         given([words.device("a", mtu=1500)], words.request("nic", expression))
-    assert why in str(told.value)
+    assert why in str(reported.value)
 
 
 def test_an_expression_is_not_evaluated_on_allocated_or_unreached_devices(words, given):
@@ -131,7 +131,7 @@ def test_claims_of_one_pod_do_not_take_each_others_devices(words):
     ],
 )
 def test_all_means_every_device_and_at_least_one(words, given, devices, held, picked):
-    made = [words.device(each) for each in devices]
+    made = [words.device(item) for item in devices]
     assert given(made, words.request(allocationMode="All"), held=held) == picked
 
 
@@ -151,7 +151,7 @@ def test_only_the_newest_generation_of_a_pool_counts(words):
 
 
 def test_a_pool_that_names_a_device_twice_is_not_used(words):
-    slices = [words.slice("n1", [words.device("a")], name=each, count=2) for each in ("one", "two")]
+    slices = [words.slice("n1", [words.device("a")], name=item, count=2) for item in ("one", "two")]
     assert found(words, words.claim_cache(slices_=slices), words.claim()) is None
 
 
@@ -206,7 +206,7 @@ def test_constraints_tie_devices_together(words, given, constraint, numas, picke
         words.device(name, **({} if numa is None else {"numa": numa})) for name, numa in zip("abc", numas, strict=True)
     ]
     found = given(devices, words.request(count=2), constraints=[constraint])
-    assert found == (picked and [f"nic={each}" for each in picked])
+    assert found == (picked and [f"nic={item}" for item in picked])
 
 
 def test_an_attribute_of_the_drivers_own_domain_is_found_by_either_name(words, given):
@@ -333,13 +333,13 @@ def test_a_claim_that_no_node_can_satisfy_is_reported_at_once(words, given, requ
 
 
 def test_a_claim_never_gets_more_than_32_devices(words, given):
-    devices = [words.device(f"d{each}") for each in range(33)]
+    devices = [words.device(f"d{number}") for number in range(33)]
     assert given(devices, words.request(allocationMode="All")) is None
     assert len(given(devices[:32], words.request(allocationMode="All"))) == 32
 
 
 def test_a_search_that_would_take_for_ever_is_given_up(words):
-    devices = [words.device(f"d{each}", numa=each) for each in range(30)]
+    devices = [words.device(f"d{number}", numa=number) for number in range(30)]
     claim_cache = words.claim_cache(slices_=[words.slice("n1", devices)])
     wanted = words.claim("nic", words.request("a", count=15), words.request("b", count=14),
                          words.request("c", f"{A}.numa == 99"))  # fmt: skip

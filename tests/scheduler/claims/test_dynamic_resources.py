@@ -14,8 +14,8 @@ LARGE = f"{A}.mtu >= 9000"
 
 
 def pod_of(*names, generated=(), status=()):
-    entries = [{"name": each, "resourceClaimName": each} for each in names]
-    entries += [{"name": each, "resourceClaimTemplateName": each} for each in generated]
+    entries = [{"name": name, "resourceClaimName": name} for name in names]
+    entries += [{"name": item, "resourceClaimTemplateName": item} for item in generated]
     return pod_info.read(
         {
             "metadata": {"name": "web", "namespace": "default", "uid": "uid-web"},
@@ -34,7 +34,7 @@ def snapshot_of(claim_cache, *names):
     return snapshot
 
 
-def told(found):
+def reported(found):
     """What is said besides the counts and what became of preemption."""
     assert isinstance(found, Unschedulable)
     return found.message.partition(" preemption: ")[0].partition(": ")[2]
@@ -54,7 +54,9 @@ def test_a_pod_follows_a_claim_that_has_its_devices_already(words):
     status["allocation"]["nodeSelector"] = {"nodeSelectorTerms": [{"matchFields": [only]}]}
     claim_cache = words.claim_cache(claims_=[words.claim("nic", status=status)])
     assert choose(pod_of("nic"), snapshot_of(claim_cache, "n1", "n2")) == Chosen("n2")
-    assert told(choose(pod_of("nic"), snapshot_of(claim_cache, "n1"))) == "1 resourceclaim not available on the node."
+    assert (
+        reported(choose(pod_of("nic"), snapshot_of(claim_cache, "n1"))) == "1 resourceclaim not available on the node."
+    )
     [decisions] = dynamic_resources.decide_claims(pod_of("nic"), snapshot_of(claim_cache, "n2"), "n2")
     assert decisions.allocation is None
 
@@ -86,7 +88,7 @@ def test_each_device_has_a_reason(words, expression, given, why):
         slices_=[words.slice("n1", [words.device("eth2", **given)])],
         claims_=[words.claim("nic", words.request("nic", expression))],
     )
-    assert told(choose(pod_of("nic"), snapshot_of(claim_cache))) == (
+    assert reported(choose(pod_of("nic"), snapshot_of(claim_cache))) == (
         f"1 cannot allocate all claims. On n1, claim default/nic, request nic: eth2: {why}."
     )
 
@@ -101,32 +103,32 @@ def test_reasons_name_a_devices_holder_and_the_capacity_left(words):
             words.claim("log", status=words.allocated("eth3", shareID="s", consumedCapacity={"bandwidth": "8"})),
         ],
     )
-    assert told(choose(pod_of("nic"), snapshot_of(claim_cache))) == (
+    assert reported(choose(pod_of("nic"), snapshot_of(claim_cache))) == (
         "1 cannot allocate all claims. On n1, claim default/nic, request nic: eth2: held by default/db; "
         "eth3: bandwidth: 2 left < 5, shared by default/log."
     )
 
 
 def test_reasons_list_only_some_of_many_nodes_and_devices(words):
-    names = [f"n{each}" for each in range(5)]
-    devices = [words.device(f"d{each}", mtu=1500) for each in range(10)]
+    names = [f"n{number}" for number in range(5)]
+    devices = [words.device(f"d{number}", mtu=1500) for number in range(10)]
     claim_cache = words.claim_cache(
-        slices_=[words.slice(each, devices) for each in names],
+        slices_=[words.slice(name, devices) for name in names],
         claims_=[words.claim("nic", words.request("nic", LARGE))],
     )
-    message = told(choose(pod_of("nic"), snapshot_of(claim_cache, *names)))
+    message = reported(choose(pod_of("nic"), snapshot_of(claim_cache, *names)))
     assert message.startswith("5 cannot allocate all claims. On n0, ")
     assert message.endswith("d7: mtu 1500 < 9000; and 2 more. 2 more likewise.")
     assert message.count("On n") == 3
 
 
 def test_reasons_list_devices_of_the_requested_class_first(words):
-    others = [words.device(f"d{each}", mtu=1500) for each in range(10)]
+    others = [words.device(f"d{number}", mtu=1500) for number in range(10)]
     claim_cache = words.claim_cache(
         slices_=[words.slice("n1", [*others, words.device("fast", mtu=9000)])],
         claims_=[words.claim("nic", words.request("nic", LARGE)), words.claim("db", status=words.allocated("fast"))],
     )
-    message = told(choose(pod_of("nic"), snapshot_of(claim_cache)))
+    message = reported(choose(pod_of("nic"), snapshot_of(claim_cache)))
     assert "request nic: fast: held by default/db; d0: mtu 1500 < 9000; " in message
 
 
@@ -135,7 +137,7 @@ def test_mutually_exclusive_requests_are_reported(words):
         slices_=[words.slice("n1", [words.device("a")])],
         claims_=[words.claim("nic", words.request("one"), words.request("two"))],
     )
-    assert told(choose(pod_of("nic"), snapshot_of(claim_cache))).endswith(
+    assert reported(choose(pod_of("nic"), snapshot_of(claim_cache))).endswith(
         "On n1, default/nic: each request could be met, but not all of them together."
     )
 
@@ -148,7 +150,7 @@ def test_the_last_alternative_gives_the_reason(words):
     claim_cache = words.claim_cache(
         slices_=[words.slice("n1", [words.device("a", mtu=68)])], claims_=[words.claim("nic", either)]
     )
-    assert told(choose(pod_of("nic"), snapshot_of(claim_cache))).endswith(
+    assert reported(choose(pod_of("nic"), snapshot_of(claim_cache))).endswith(
         "claim default/nic, request nic/slow: a: mtu 68 < 1500."
     )
 
@@ -157,7 +159,7 @@ def test_an_invalid_capacity_excludes_only_its_own_device(words):
     devices = [words.device("a", capacity={"bandwidth": "much"}), words.device("b")]
     claim_cache = words.claim_cache(slices_=[words.slice("n1", devices)], claims_=[words.claim("nic")])
     [decisions] = dynamic_resources.decide_claims(pod_of("nic"), snapshot_of(claim_cache), "n1")
-    assert [each.device for each in decisions.allocation.devices.results] == ["b"]
+    assert [result.device for result in decisions.allocation.devices.results] == ["b"]
 
 
 def test_an_expression_that_fails_keeps_the_pod_from_every_node(words):
@@ -165,7 +167,7 @@ def test_an_expression_that_fails_keeps_the_pod_from_every_node(words):
         slices_=[words.slice("n1", [words.device("a", mtu=9000)]), words.slice("n2", [words.device("b")])],
         claims_=[words.claim("nic", words.request("nic", LARGE))],
     )
-    assert told(choose(pod_of("nic"), snapshot_of(claim_cache, "n1", "n2"))) == (
+    assert reported(choose(pod_of("nic"), snapshot_of(claim_cache, "n1", "n2"))) == (
         "request nic: device net.example.com/n2/b: selector #0: runtime error: no such key: mtu."
     )
 
@@ -195,7 +197,7 @@ def test_only_a_generated_claim_is_waited_for_silently(words, status, owner, qui
     made = [owned(words.claim("web-t-x"), owner)] if owner else []
     claim_cache = words.claim_cache(claims_=made)
     found = choose(pod_of(generated=["t"], status=status), snapshot_of(claim_cache))
-    assert (told(found), found.quiet, bool(found.retry_on & ClusterEvent.DEVICES)) == (f"{why}.", quiet, True)
+    assert (reported(found), found.quiet, bool(found.retry_on & ClusterEvent.DEVICES)) == (f"{why}.", quiet, True)
 
 
 def test_a_claim_that_another_pod_is_getting_devices_for_is_waited_for(words):
@@ -203,7 +205,7 @@ def test_a_claim_that_another_pod_is_getting_devices_for_is_waited_for(words):
     snapshot = snapshot_of(claim_cache)
     claim_cache.reserve("uid-other", dynamic_resources.decide_claims(pod_of("nic"), snapshot, "n1"))
     found = choose(pod_of("nic"), snapshot)
-    assert (told(found), found.quiet) == ("resourceclaim default/nic is in the process of being allocated.", True)
+    assert (reported(found), found.quiet) == ("resourceclaim default/nic is in the process of being allocated.", True)
     assert claim_cache.release_pending("uid-other")
     assert choose(pod_of("nic"), snapshot) == Chosen("n1")
 
@@ -243,8 +245,8 @@ def test_an_allocation_names_devices_configuration_and_the_node(words):
         {"request": "two/slow", **place, "device": "b", "tolerations": [{"key": "broken", "operator": "Exists"}]},
     ]
     assert [
-        (each["source"], each.get("requests", []), each["opaque"]["parameters"]["name"])
-        for each in written["devices"]["config"]
+        (item["source"], item.get("requests", []), item["opaque"]["parameters"]["name"])
+        for item in written["devices"]["config"]
     ] == [
         ("FromClass", ["one"], "class"),
         ("FromClaim", [], "all"),
@@ -264,8 +266,8 @@ def test_shares_have_their_own_ids_and_consumed_capacity(words):
     )
     [decisions] = dynamic_resources.decide_claims(pod_of("nic"), snapshot_of(claim_cache), "n1")
     results = decisions.allocation.devices.results
-    assert [each.consumed_capacity for each in results] == [{"bandwidth": "2Gi"}] * 2
-    assert len({each.share_id for each in results}) == 2
+    assert [result.consumed_capacity for result in results] == [{"bandwidth": "2Gi"}] * 2
+    assert len({result.share_id for result in results}) == 2
 
 
 RACK = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "rack", "operator": "Exists"}]}]}
@@ -325,7 +327,7 @@ def test_extended_resource_requests_are_answered_with_a_hint_to_claims(words, re
     class_["spec"]["extendedResourceName"] = "example.com/nic"
     container = {"name": "c", "image": "i", "resources": {"requests": {resource: "1"}}}
     pod = pod_info.read({"metadata": {"name": "web", "uid": "u"}, "spec": {"containers": [container]}})
-    assert told(choose(pod, snapshot_of(words.claim_cache(classes=[class_])))) == (
+    assert reported(choose(pod, snapshot_of(words.claim_cache(classes=[class_])))) == (
         f"1 Insufficient {resource}. {resource} stands for DeviceClass nic: this scheduler gives its devices to "
         "spec.resourceClaims only."
     )

@@ -14,7 +14,7 @@ def pod(name, claim, priority=0):
 
 
 def held(words, name, device, *consumers):
-    reserved = [{"resource": "pods", "name": each, "uid": f"uid-{each}"} for each in consumers]
+    reserved = [{"resource": "pods", "name": consumer, "uid": f"uid-{consumer}"} for consumer in consumers]
     return words.claim(name, status={**words.allocated(device), "reservedFor": reserved})
 
 

@@ -95,7 +95,7 @@ class Played:
         made = [claim_of(self.count + at, each) for at, each in enumerate(asked)]
         self.count += len(made)
         try:
-            to_allocate = [claim_requests.of_claim(each, self.claim_cache.classes) for each in made]
+            to_allocate = [claim_requests.of_claim(item, self.claim_cache.classes) for item in made]
             solved = self.solve(to_allocate)
             assert self.solve(to_allocate) == solved == self.remembered(to_allocate)
         except BudgetExceeded:
@@ -127,7 +127,7 @@ class Played:
 
     def written(self, number):
         if name := self.some(number):
-            for claim, allocation in ((each.claim, each.allocation) for each in self.pods[name]):
+            for claim, allocation in ((pod.claim, pod.allocation) for pod in self.pods[name]):
                 status = claims.ResourceClaimStatus(allocation=allocation)
                 newer = msgspec.structs.replace(claim.metadata, resource_version="2")
                 now = msgspec.structs.replace(claim, status=status, metadata=newer)
@@ -138,18 +138,18 @@ class Played:
     def failed(self, number):
         if name := self.some(number):
             self.claim_cache.release_pending(name)
-            if all(self.claim_cache.claim(each.claim.ref).allocated == () for each in self.pods[name]):
+            if all(self.claim_cache.claim(pod.claim.ref).allocated == () for pod in self.pods[name]):
                 del self.pods[name]
 
     def gone(self, number):
         if name := self.some(number):
-            for each in self.pods.pop(name):
-                self.claim_cache.drop_claim(each.claim.ref)
+            for item in self.pods.pop(name):
+                self.claim_cache.drop_claim(item.claim.ref)
 
     def check(self):
         alone, amounts = Counter(), Counter()
         for decisions in self.pods.values():
-            for result in (one for each in decisions for one in each.allocation.devices.results):
+            for result in (one for decision in decisions for one in decision.allocation.devices.results):
                 if result.admin_access:
                     continue
                 if result.share_id is None:
@@ -162,8 +162,8 @@ class Played:
         assert self.claim_cache.allocated_devices.held.keys() == alone.keys(), "what is held is what was given"
         for at in range(len(self.offered)):
             identity = (DRIVER, "n1", f"d{at}")
-            told = self.claim_cache.allocated_devices.shares(identity).get("slots", 0)
-            assert told == amounts[identity] * 10**9
+            outcome = self.claim_cache.allocated_devices.shares(identity).get("slots", 0)
+            assert outcome == amounts[identity] * 10**9
 
 
 @given(devices, steps)

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from podwire.objects.claims import FINALIZER
-from podwire.protocols.k8sapi.client_side import Interrupted
+from podwire.protocols.k8sapi.client_side import Interrupted, Reply
 from podwire.scheduler.kinds import CLAIMS, PODS, SLICES
 
 
@@ -26,7 +26,7 @@ async def claim(cluster, words, name="nic", *selectors, **given):
 
 
 async def pod(cluster, name, *claims):
-    return await cluster.pod(name, resourceClaims=[{"name": each, "resourceClaimName": each} for each in claims])
+    return await cluster.pod(name, resourceClaims=[{"name": claim, "resourceClaimName": claim} for claim in claims])
 
 
 async def seen(cluster, name):
@@ -91,16 +91,16 @@ async def test_claims_and_classes_that_are_missing_are_named_until_they_come(dev
 
 
 async def test_two_pods_share_a_claim_and_no_device_is_given_twice(devices, words):
-    for each in ("shared", "own"):
-        await claim(devices, words, each)
+    for name in ("shared", "own"):
+        await claim(devices, words, name)
     async with devices.scheduler():
         await asyncio.gather(pod(devices, "a", "shared"), pod(devices, "b", "shared"), pod(devices, "c", "own"))
-        for each in ("a", "b", "c"):
-            await devices.placed(each)
+        for name in ("a", "b", "c"):
+            await devices.placed(name)
     status = (await seen(devices, "shared"))["status"]
-    assert {each["name"] for each in status["reservedFor"]} == {"a", "b"}
+    assert {item["name"] for item in status["reservedFor"]} == {"a", "b"}
     other = (await seen(devices, "own"))["status"]
-    names = [each["allocation"]["devices"]["results"][0]["device"] for each in (status, other)]
+    names = [item["allocation"]["devices"]["results"][0]["device"] for item in (status, other)]
     assert sorted(names) == ["eth2", "eth3"]
 
 
@@ -148,17 +148,17 @@ async def test_the_server_takes_shares_tolerations_alternatives_and_configuratio
         words.subrequest("none", "false"),
         words.subrequest("spoiled", f'{kind} == "spoiled"', tolerations=[tolerated])]}  # fmt: skip
     opaque = {"opaque": {"driver": words.DRIVER, "parameters": {"mtu": 1400}}, "requests": ["share"]}
-    for each in ("one", "two"):
-        made = words.claim(each, share, *([either] if each == "one" else []), config=[opaque])
+    for entry in ("one", "two"):
+        made = words.claim(entry, share, *([either] if entry == "one" else []), config=[opaque])
         made.pop("status")
         await devices.api.create(made)
     async with devices.scheduler():
-        for each in ("one", "two"):
-            await pod(devices, each, each)
-            await devices.placed(each)
-    first, second = [(await seen(devices, each))["status"]["allocation"]["devices"] for each in ("one", "two")]
-    shares = [each["results"][0] for each in (first, second)]
-    assert [(each["device"], each["consumedCapacity"]) for each in shares] == [("eth4", {"bandwidth": "3G"})] * 2
+        for entry in ("one", "two"):
+            await pod(devices, entry, entry)
+            await devices.placed(entry)
+    first, second = [(await seen(devices, name))["status"]["allocation"]["devices"] for name in ("one", "two")]
+    shares = [item["results"][0] for item in (first, second)]
+    assert [(share["device"], share["consumedCapacity"]) for share in shares] == [("eth4", {"bandwidth": "3G"})] * 2
     assert shares[0]["shareID"] != shares[1]["shareID"]
     assert first["results"][1]["request"] == "either/spoiled"
     assert first["results"][1]["tolerations"] == [tolerated]
@@ -200,7 +200,7 @@ async def test_a_write_without_an_answer_still_counts_for_the_pod(devices, words
         await pod(devices, "web", "nic")
         await devices.placed("web")
     assert len(lost) == 1
-    assert [each["name"] for each in (await seen(devices, "nic"))["status"]["reservedFor"]] == ["web"]
+    assert [item["name"] for item in (await seen(devices, "nic"))["status"]["reservedFor"]] == ["web"]
 
 
 async def test_a_claim_allocated_by_another_scheduler_is_followed(devices, words):
@@ -218,8 +218,8 @@ async def test_a_claim_allocated_by_another_scheduler_is_followed(devices, words
         await pod(devices, "web", "nic")
         await devices.placed("web")
     status = (await seen(devices, "nic"))["status"]
-    assert [each["device"] for each in status["allocation"]["devices"]["results"]] == ["eth3"]
-    assert [each["name"] for each in status["reservedFor"]] == ["web"]
+    assert [result["device"] for result in status["allocation"]["devices"]["results"]] == ["eth3"]
+    assert [item["name"] for item in status["reservedFor"]] == ["web"]
 
 
 async def test_a_claim_from_a_template_is_waited_for_without_an_event(devices, words):
@@ -266,9 +266,51 @@ async def test_a_scheduler_resumes_after_another_was_killed_at_any_step(devices,
         await asyncio.wait_for(there.wait(), 40)
     async with devices.scheduler():
         await pod(devices, "more", "other")
-        for each in ("web", "more"):
-            await devices.placed(each)
-    statuses = [(await seen(devices, each))["status"] for each in ("nic", "other")]
-    assert [[each["name"] for each in status["reservedFor"]] for status in statuses] == [["web"], ["more"]]
+        for entry in ("web", "more"):
+            await devices.placed(entry)
+    statuses = [(await seen(devices, name))["status"] for name in ("nic", "other")]
+    assert [[item["name"] for item in status["reservedFor"]] for status in statuses] == [["web"], ["more"]]
     given = [status["allocation"]["devices"]["results"][0]["device"] for status in statuses]
     assert sorted(given) == ["eth2", "eth3"]
+
+
+def forbidding(paths, absent=()):
+    """A disturbance as kube-apiserver answers a user whose roles do not name the kinds of these paths."""
+    body = b'{"kind":"Status","status":"Failure","reason":"Forbidden","code":403,"message":"no role allows it"}'
+
+    async def disturb(method, path, send):
+        if path in paths:
+            return Reply(403, {}, body)
+        return Reply(404, {}, b"404 page not found") if path in absent else await send()
+
+    return disturb
+
+
+RULES = "/apis/resource.k8s.io/v1beta2/devicetaintrules"
+
+
+async def test_taint_rules_that_are_not_served_and_answered_with_403_hold_back_no_pod(devices, words):
+    """kube-apiserver authorizes before it routes, and system:kube-scheduler has no right to what is not served."""
+    wire = devices.wire()
+    wire.disturb = forbidding({RULES}, absent={"/apis/resource.k8s.io/v1beta2"})
+    await claim(devices, words)
+    async with devices.scheduler(wire):
+        await pod(devices, "web", "nic")
+        await devices.placed("web")
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [(RULES, "devicetaintrules"), ("/apis/resource.k8s.io/v1/resourceslices", "resourceslices")],
+)
+async def test_a_kind_that_is_served_and_may_not_be_listed_is_named_by_condition_and_event(devices, words, path, kind):
+    wire = devices.wire()
+    wire.disturb = forbidding({path})
+    await claim(devices, words)
+    async with devices.scheduler(wire):
+        await pod(devices, "web", "nic")
+        await devices.refused("web", f"the scheduler cannot list {kind}.resource.k8s.io: no role allows it")
+        [event] = await devices.events("FailedScheduling")
+        assert "no role allows it" in event["note"]
+        wire.disturb = None
+        await devices.placed("web")

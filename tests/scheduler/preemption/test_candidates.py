@@ -63,7 +63,7 @@ def test_a_pod_that_fits_preempts_nobody():
 
 def test_the_least_important_pods_are_preempted_and_no_more_than_needed():
     placed = [pod("old", "1", 10), pod("low", "500m", 1), pod("lowest", "500m", 0)]
-    snapshot = snapshot_of(*(("a", each) for each in placed))
+    snapshot = snapshot_of(*(("a", item) for item in placed))
     assert preempted(pod("web", "500m", HIGH), snapshot) == ("a", ["lowest"])
     assert preempted(pod("web", "1", HIGH), snapshot) == ("a", ["low", "lowest"])
     assert preempted(pod("web", "1500m", HIGH), snapshot) == ("a", ["old", "lowest"])
@@ -75,8 +75,8 @@ def test_among_pods_of_one_priority_the_youngest_goes_first():
         pod("first", started="2026-01-01T00:00:00Z"),
         pod("not-started"),
     ]
-    snapshot = snapshot_of(*(("a", each) for each in placed), cpu="3")
-    assert [each.pod.name for each in sorted(placed, key=importance)] == ["first", "middle", "not-started"]
+    snapshot = snapshot_of(*(("a", item) for item in placed), cpu="3")
+    assert [item.pod.name for item in sorted(placed, key=importance)] == ["first", "middle", "not-started"]
     assert preempted(pod("web", "1", HIGH), snapshot) == ("a", ["not-started"])
     assert preempted(pod("web", "2", HIGH), snapshot) == ("a", ["middle", "not-started"])
 
@@ -323,7 +323,7 @@ def test_affinity_to_a_nominated_pod_is_not_relied_on():
 
 def test_a_dry_run_leaves_the_snapshot_as_it_was():
     placed = [pod("low", "1", labels=RED, affinity=apart(**BLUE)), pod("x", "1", owner="set")]
-    snapshot = snapshot_of(*(("a", each) for each in placed))
+    snapshot = snapshot_of(*(("a", item) for item in placed))
     [node] = snapshot.nodes
     before = (dict(node.pods), dict(node.requested), dict(node.owners), dict(node.with_affinity), dict(node.usage))
     assert isinstance(dry_run(pod("web", "2", HIGH), snapshot, node, FILTERS), Candidate)

@@ -47,7 +47,7 @@ async def test_a_victim_is_marked_deleted_gracefully_and_reported(crowded):
     web = await high(crowded)
     victim = await deleting(crowded)
     assert victim["metadata"]["deletionGracePeriodSeconds"] == 30
-    [condition] = [each for each in victim["status"]["conditions"] if each["type"] == "DisruptionTarget"]
+    [condition] = [condition for condition in victim["status"]["conditions"] if condition["type"] == "DisruptionTarget"]
     assert (condition["status"], condition["reason"], condition["message"]) == (
         "True",
         "PreemptionByScheduler",

@@ -35,6 +35,12 @@ def test_the_resources_of_the_configuration_are_encrypted(tmp_path):
         assert made.encrypt(key, key.encode(), b"{}").startswith(b"k8s:enc:aesgcm:v1:key1:") is encrypted
 
 
+@pytest.mark.parametrize("name", ["aesgcm", "aescbc", "secretbox"])
+def test_every_provider_with_keys_encrypts(tmp_path, name):
+    made = read(tmp_path, document({name: {"keys": [{"name": "key1", "secret": SECRET}]}}))
+    assert made.encrypt("/registry/secrets/a/b", b"k", b"{}").startswith(f"k8s:enc:{name}:v1:key1:".encode())
+
+
 def test_the_first_rule_that_names_a_resource_decides(tmp_path):
     content = document({"identity": {}})
     content["resources"].append({"resources": ["*.*"], "providers": [AESGCM]})
@@ -58,7 +64,8 @@ def test_the_first_rule_that_names_a_resource_decides(tmp_path):
         (document(AESGCM, resources=["events.events.k8s.io"]), "Use 'events' instead"),
         (document({**AESGCM, "identity": {}}), "resources[0].providers[0]: must have exactly one provider"),
         (document({"rot13": {}}), "resources[0].providers[0].rot13: is not a setting; known settings: aesgcm"),
-        (document({"secretbox": {"keys": []}}), "providers[0].secretbox: is not supported: the installed cryptography"),
+        (document({"secretbox": {"keys": []}}), "secretbox.keys: must be a list with at least one item"),
+        (document({"secretbox": {"keys": [{"name": "a", "secret": "YWJj"}]}}), "base64 of 32 bytes, not of 3"),
         (document({"kms": {}}), "providers[0].kms: is not supported"),
         (document({"aesgcm": {"keys": []}}), "aesgcm.keys: must be a list with at least one item"),
         (document({"aesgcm": {"keys": [{"name": "a"}]}}), "aesgcm.keys[0].secret: is required"),

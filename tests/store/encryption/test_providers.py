@@ -3,7 +3,16 @@
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from podwire.store.encryption.providers import PLAIN, AesCbc, AesGcm, CannotDecrypt, Encryption, Identity, Rule
+from podwire.store.encryption.providers import (
+    PLAIN,
+    AesCbc,
+    AesGcm,
+    CannotDecrypt,
+    Encryption,
+    Identity,
+    Rule,
+    SecretBox,
+)
 
 SECRETS = "/registry/secrets/"
 KEY, RAW = f"{SECRETS}default/s", f"{SECRETS}default/s".encode()
@@ -15,7 +24,7 @@ def encryption(*providers) -> Encryption:
     return Encryption([Rule((SECRETS,), providers)])
 
 
-@pytest.mark.parametrize(("provider", "name"), [(AesGcm, "aesgcm"), (AesCbc, "aescbc")])
+@pytest.mark.parametrize(("provider", "name"), [(AesGcm, "aesgcm"), (SecretBox, "secretbox"), (AesCbc, "aescbc")])
 def test_a_value_is_encrypted_with_upstreams_prefix_and_decrypted(provider, name):
     made = encryption(provider({"key1": OLD}))
     stored = made.encrypt(KEY, RAW, VALUE)
@@ -30,12 +39,37 @@ def test_the_format_of_aesgcm_is_nonce_and_sealed_value_bound_to_the_key():
     assert AESGCM(OLD).decrypt(stored[:12], stored[12:], RAW) == VALUE
 
 
-def test_the_first_key_encrypts_and_all_keys_decrypt():
-    old = encryption(AesGcm({"old": OLD}))
-    both = encryption(AesGcm({"new": NEW, "old": OLD}))
-    stored = old.encrypt(KEY, RAW, VALUE)
+def test_the_format_of_secretbox_is_that_of_nacl():
+    """The vector of NaCl's own tests (`secretbox.c`): nonce, then tag and ciphertext."""
+    key = bytes.fromhex("1b27556473e985d462cd51197a9a46c76009549eac6474f206c4ee0844f68389")
+    nonce = "69696ee955b62b73cd62bda875fc73d68219e0036b7a0b37"
+    sealed = (
+        "f3ffc7703f9400e52a7dfb4b3d3305d98e993b9f48681273c29650ba32fc76ce48332ea7164d96a4476fb8c531a1186ac0dfc17c98dce87b"
+        "4da7f011ec48c97271d2c20f9b928fe2270d6fb863d51738b48eeee314a7cc8ab932164548e526ae90224368517acfeabd6bb3732bc0e9da"
+        "99832b61ca01b6de56244a9e88d5f9b37973f622a43d14a6599b1f654cb45a74e355a5"
+    )
+    stored = b"k8s:enc:secretbox:v1:k:" + bytes.fromhex(nonce + sealed)
+    plain, stale = encryption(SecretBox({"k": key})).decrypt(KEY, RAW, stored)
+    assert not stale
+    assert plain.hex() == (
+        "be075fc53c81f2d5cf141316ebeb0c7b5228c52a4c62cbd44b66849b64244ffce5ecbaaf33bd751a1ac728d45e6c61296cdc3c01233561f4"
+        "1db66cce314adb310e3be8250c46f06dceea3a7fa1348057e2f6556ad6b1318a024a838f21af1fde048977eb48f59ffd4924ca1c60902e52"
+        "f0a089bc76897040e082f937763848645e0705"
+    )
+
+
+@pytest.mark.parametrize("provider", [AesGcm, SecretBox])
+def test_the_first_key_encrypts_and_all_keys_decrypt(provider):
+    old, new = {"old": OLD}, {"new": b"n" * 32}
+    stored = encryption(provider(old)).encrypt(KEY, RAW, VALUE)
+    both = encryption(provider(new | old))
     assert both.decrypt(KEY, RAW, stored) == (VALUE, True), "stale: it should be written again"
-    assert both.encrypt(KEY, RAW, VALUE).startswith(b"k8s:enc:aesgcm:v1:new:")
+    assert both.encrypt(KEY, RAW, VALUE).startswith(provider.prefix + b"new:")
+
+
+def test_values_of_another_provider_are_read_and_are_stale():
+    stored = encryption(AesCbc({"k": OLD})).encrypt(KEY, RAW, VALUE)
+    assert encryption(SecretBox({"k": OLD}), AesCbc({"k": OLD})).decrypt(KEY, RAW, stored) == (VALUE, True)
 
 
 def test_plain_text_is_read_where_identity_is_configured_and_is_stale_unless_identity_is_first():
@@ -74,6 +108,14 @@ def test_other_resources_stay_as_they_are():
         ),
         pytest.param(encryption(AesGcm({"k": OLD})), VALUE, "it is plain text", id="plain text"),
         pytest.param(encryption(AesGcm({"k": OLD})), b"k8s:enc:aesgcm:v1:k:x", "damaged", id="cut"),
+        pytest.param(
+            encryption(SecretBox({"k": b"n" * 32})),
+            encryption(SecretBox({"k": OLD})).encrypt(KEY, RAW, VALUE),
+            "k8s:enc:secretbox:v1:k: has another secret, or the value is damaged",
+            id="another secret of a box",
+        ),
+        pytest.param(encryption(SecretBox({"k": OLD})), b"k8s:enc:secretbox:v1:k:x", "damaged", id="cut box"),
+        pytest.param(encryption(SecretBox({"k": OLD})), b"k8s:enc:secretbox:v1:k:", "damaged", id="empty box"),
         pytest.param(encryption(AesCbc({"k": OLD})), b"k8s:enc:aescbc:v1:k:" + b"x" * 33, "damaged", id="cut block"),
         pytest.param(encryption(AesCbc({"k": OLD})), b"k8s:enc:aescbc:v1:k:" + b"x" * 48, "damaged", id="bad padding"),
         pytest.param(encryption(Identity()), b"k8s:enc:kms:v2:x:y", "is k8s:enc:kms:v2:x:", id="another provider"),

@@ -5,7 +5,7 @@ import pytest
 from podwire.protocols.storage import StorageError
 from podwire.store import CannotOpen
 from podwire.store.encryption import PLAIN, Encryption
-from podwire.store.encryption.providers import AesGcm, Identity, Rule
+from podwire.store.encryption.providers import AesGcm, Identity, Rule, SecretBox
 from podwire.store.etcd import EtcdStore
 from podwire.store.etcd import etcd_pb2 as pb
 from podwire.store.sqlite import SqliteStore
@@ -50,13 +50,14 @@ async def test_plain_text_is_encrypted_when_the_store_is_opened_and_leaves_no_tr
     assert CANARY not in on_disk(tmp_path)
 
 
-async def test_after_a_rotation_the_old_key_can_be_removed(tmp_path):
-    store = await SqliteStore.open(tmp_path, encryption=encryption(AesGcm({"old": OLD})))
+@pytest.mark.parametrize("provider", [AesGcm, SecretBox])
+async def test_after_a_rotation_the_old_key_can_be_removed(tmp_path, provider):
+    store = await SqliteStore.open(tmp_path, encryption=encryption(provider({"old": OLD})))
     item = await store.create(f"{SECRETS}a", CANARY)
     await store.close()
-    both = encryption(AesGcm({"new": NEW, "old": OLD}))
+    both = encryption(provider({"new": NEW, "old": OLD}))
     await (await SqliteStore.open(tmp_path, encryption=both)).close()
-    store = await SqliteStore.open(tmp_path, encryption=encryption(AesGcm({"new": NEW})))
+    store = await SqliteStore.open(tmp_path, encryption=encryption(provider({"new": NEW})))
     assert await store.get(f"{SECRETS}a") == item
     await store.close()
 

@@ -171,7 +171,7 @@ async def test_a_paused_etcd_means_no_answer_within_the_deadline(start_etcd):
 
 
 async def test_with_several_members_the_store_outlives_any_one(etcd_cluster):
-    addresses = ",".join(each.address for each in etcd_cluster)
+    addresses = ",".join(item.address for item in etcd_cluster)
     store = await EtcdStore.open(f"etcd://{addresses}")
     watch = store.watch(PODS, after=store.revision)
     async with writing(store) as work:

@@ -18,10 +18,10 @@ async def fill(store: SqliteStore, name: str) -> list[Item]:
     while True:
         keys = [f"/registry/pods/{name}/{len(items) + number}" for number in range(4)]
         results = await asyncio.gather(*(store.create(key, VALUE) for key in keys), return_exceptions=True)
-        items += [each for each in results if isinstance(each, Item)]
-        refused = [each for each in results if not isinstance(each, Item)]
+        items += [result for result in results if isinstance(result, Item)]
+        refused = [result for result in results if not isinstance(result, Item)]
         if refused:
-            assert all(isinstance(each, StoreFull) for each in refused), refused
+            assert all(isinstance(item, StoreFull) for item in refused), refused
             return items
 
 

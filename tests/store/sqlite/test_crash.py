@@ -22,16 +22,16 @@ Acknowledged = dict[int, tuple[str, bytes | None]]
 
 
 def parse(output: bytes) -> Acknowledged:
-    told: Acknowledged = {}
+    document: Acknowledged = {}
     for line in output.splitlines(keepends=True):
         if line.endswith(b"\n"):
             revision, key, value = line.split()
-            assert int(revision) not in told, f"revision {revision} was used twice"
-            told[int(revision)] = key.decode(), None if value == b"-" else value
-    return told
+            assert int(revision) not in document, f"revision {revision} was used twice"
+            document[int(revision)] = key.decode(), None if value == b"-" else value
+    return document
 
 
-async def check(directory: Path, told: Acknowledged, start: int) -> int:
+async def check(directory: Path, reported: Acknowledged, start: int) -> int:
     """Open the store and hold it against what was acknowledged; returns its revision."""
     store = await SqliteStore.open(directory, keep=ALL)
     try:
@@ -45,7 +45,7 @@ async def check(directory: Path, told: Acknowledged, start: int) -> int:
                 state[change.key] = change.item
         assert tuple(sorted(state.values(), key=lambda item: item.key)) == (await store.list("/registry/")).items
         happened = {change.revision: (change.key, change.item.value if change.item else None) for change in history}
-        for revision, write in told.items():
+        for revision, write in reported.items():
             assert happened.get(revision) == write, f"acknowledged and lost: {revision}"
         return store.revision
     finally:
@@ -70,33 +70,33 @@ async def test_acknowledged_writes_survive_a_kill(tmp_path, run_program):
     newest = 1
     acknowledged = 0
     for number in range(ROUNDS):
-        told = run_and_kill(run_program, tmp_path, SEED + number, keep=10**9, seconds=dice.uniform(0.02, 0.3))
-        assert min(told) > newest, "a revision was used twice"
-        newest = await check(tmp_path, told, newest)
-        acknowledged += len(told)
+        result = run_and_kill(run_program, tmp_path, SEED + number, keep=10**9, seconds=dice.uniform(0.02, 0.3))
+        assert min(result) > newest, "a revision was used twice"
+        newest = await check(tmp_path, result, newest)
+        acknowledged += len(result)
     assert acknowledged > 50 * ROUNDS
 
 
 async def test_a_kill_while_the_past_is_compacted_takes_nothing_either(tmp_path, run_program):
     sys.stdout.write(f"PODWIRE_CRASH_SEED={SEED}\n")
     for number in range(ROUNDS):
-        told = run_and_kill(run_program, tmp_path, SEED + number, keep=100, seconds=0.3)
+        result = run_and_kill(run_program, tmp_path, SEED + number, keep=100, seconds=0.3)
         store = await SqliteStore.open(tmp_path, keep=ALL)
         try:
-            assert store.revision >= max(told)
+            assert store.revision >= max(result)
             floor = store._versions.history.floor
             assert floor > 1
             then = {item.key: item for item in (await store.list("/registry/", at=floor)).items}
             happened = {change.revision: change for change in await store.watch("/registry/", after=floor).next()}
         finally:
             await store.close()
-        last = {key: (revision, value) for revision, (key, value) in sorted(told.items()) if revision <= floor}
+        last = {key: (revision, value) for revision, (key, value) in sorted(result.items()) if revision <= floor}
         for key, (revision, value) in last.items():
             found = then.get(key)
             assert found is None or found.revision >= revision
             if found is not None and found.revision == revision:
                 assert found.value == value
-        for revision, (key, value) in told.items():
+        for revision, (key, value) in result.items():
             if revision > floor:
                 change = happened[revision]
                 assert (change.key, change.item.value if change.item else None) == (key, value)
@@ -124,9 +124,9 @@ async def test_a_kill_at_every_step_of_a_write_loses_nothing_acknowledged(tmp_pa
     child = run_program(PROGRAM, tmp_path, 1, WRITERS, keep, notes, PODWIRE_FAILPOINTS=plan)
     _, errors = child.communicate(timeout=60)
     assert (child.returncode, errors) == (-9, b"")
-    told = parse(notes.read_bytes())
+    result = parse(notes.read_bytes())
     store = await SqliteStore.open(tmp_path, keep=ALL)
     floor = store._versions.history.floor
     await store.close()
-    newest = await check(tmp_path, {revision: write for revision, write in told.items() if revision > floor}, floor)
-    assert newest >= max(told, default=1)
+    newest = await check(tmp_path, {revision: write for revision, write in result.items() if revision > floor}, floor)
+    assert newest >= max(result, default=1)

@@ -49,6 +49,15 @@ def test_a_full_disk_keeps_nobody_from_deleting_nor_the_store_from_restarting(tm
     assert int(output.split()[0]) > 5
 
 
+@pytest.mark.parametrize("seed", [1, 5, 7, 9])
+def test_everything_can_be_deleted_while_another_program_takes_every_free_byte(tmp_path, run_program, seed):
+    wrapper = mounted(f"mount -t tmpfs -o size=8m none {tmp_path}")
+    child = run_program(HERE / "filler_program.py", tmp_path, seed, wrapper=wrapper)
+    output, errors = child.communicate(timeout=60)
+    assert child.returncode == 0, errors.decode()
+    assert int(output) > 20
+
+
 @pytest.mark.skipif(os.geteuid() != 0 or shutil.which("mkfs.ext4") is None, reason="mounts an ext4 of its own")
 @pytest.mark.parametrize("writes", [pytest.param(300, id="before a checkpoint"), pytest.param(5000, id="after some")])
 def test_acknowledged_writes_survive_a_power_cut(tmp_path, run_program, writes):

@@ -52,11 +52,9 @@ class Exempt:
 
     pattern: str
     why: str
-    only: str = ""
-    """A pattern of the canaries that may be there; empty: all."""
 
-    def allows(self, path: str, what: str) -> bool:
-        return re.fullmatch(self.pattern, path) is not None and re.search(self.only, what) is not None
+    def allows(self, path: str) -> bool:
+        return re.fullmatch(self.pattern, path) is not None
 
 
 def files(root: Path, below: Iterable[str] = (".",)) -> Iterator[Path]:
@@ -84,15 +82,14 @@ class Search:
             with contextlib.suppress(OSError):
                 data, name = path.read_bytes(), str(path.relative_to(root))
                 present = [secret.what for secret in self._canaries if secret.is_in(data)]
-                misplaced = [what for what in present if not self._allowed(name, what)]
-                if misplaced:
-                    wrong.append(f"{path} has {', '.join(misplaced)}")
+                if present and not self._allowed(name):
+                    wrong.append(f"{path} has {', '.join(present)}")
                 elif present and not is_private(path, root):
                     wrong.append(f"{path} has {', '.join(present)}, and is not for root only")
         return wrong
 
-    def _allowed(self, name: str, what: str) -> bool:
-        places = [place for place in self._exempt if place.allows(name, what)]
+    def _allowed(self, name: str) -> bool:
+        places = [place for place in self._exempt if place.allows(name)]
         self.unused.difference_update(places)
         return bool(places)
 

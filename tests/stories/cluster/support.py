@@ -80,7 +80,7 @@ class Space:
     def links(self) -> set[str]:
         done = self.run("ip", "-j", "link")
         assert done.returncode == 0, done.stderr
-        return {each["ifname"] for each in json.loads(done.stdout)}
+        return {item["ifname"] for item in json.loads(done.stdout)}
 
     def mounts(self) -> list[str]:
         return mounts_of(self.pid)
@@ -144,18 +144,18 @@ class Cluster:
         links = [link for link in self.space.links() if link != "lo"]
         mounts = [mount for mount in self.space.mounts() if mount.startswith(f"{self.prefix}/")]
         processes = [f"{name} {pid}" for pid, name in component_processes.components(self.layout).items()]
-        slots = [f"slot {each}" for each in SlotClaims().of(self.prefix)]
+        slots = [f"slot {item}" for item in SlotClaims().of(self.prefix)]
         tables = self.space.run("nft", "list", "tables").stdout.split("\n")
         tables = [table for table in tables if table.startswith("table inet podwire-up")]
         return [*files, *links, *mounts, *processes, *slots, *tables, *self.groups()]
 
     def logs(self, size: int = 3000) -> str:
         found = sorted(self.layout.logs.glob("*.log")) if self.layout.logs.is_dir() else []
-        return "\n".join(f"=== {each.name}\n{each.read_text(errors='replace')[-size:]}" for each in found)
+        return "\n".join(f"=== {item.name}\n{item.read_text(errors='replace')[-size:]}" for item in found)
 
     def tracebacks(self) -> str:
         found = [path.read_text(errors="replace") for path in self.layout.logs.glob("*.log")]
-        return "\n".join(each[each.index("Traceback") :][:4000] for each in found if "Traceback" in each)
+        return "\n".join(item[item.index("Traceback") :][:4000] for item in found if "Traceback" in item)
 
     # Processes
 

@@ -24,7 +24,7 @@ RARE = {
     "scheduler.volumes-written",
 }
 """Passed once in many minutes, or only for pods with claims or that preempt others."""
-POINTS = sorted(each for each in KNOWN if each.partition(".")[0] in COMPONENTS and each not in RARE)
+POINTS = sorted(item for item in KNOWN if item.partition(".")[0] in COMPONENTS and item not in RARE)
 
 pytestmark = pytest.mark.timeout(400)
 

@@ -35,8 +35,8 @@ def addresses(cluster):
     """Of sandboxes that the runtime has, by their id."""
     found = {}
     for ids in cluster.sandboxes().values():
-        for each in ids:
-            found[each] = cluster.cri("PodSandboxStatus", pod_sandbox_id=each).status.network.ip
+        for item in ids:
+            found[item] = cluster.cri("PodSandboxStatus", pod_sandbox_id=item).status.network.ip
     return {id_: ip for id_, ip in found.items() if ip}
 
 

@@ -36,7 +36,7 @@ def test_a_reboot_brings_the_same_pods_back(cluster, a_pod):
     lives = {name: pods[name] for name in STAYS}
     now = cluster.sandboxes(ready=True)
     assert {name: len(each) for name, each in now.items()} == dict.fromkeys(STAYS, 1)
-    assert not {each[0] for each in now.values()} & {each[0] for each in before.values()}, "a sandbox outlived it"
+    assert not {item[0] for item in now.values()} & {item[0] for item in before.values()}, "a sandbox outlived it"
     cluster.addressed(lives)
     output = cluster.output("exec", "disk", "--", "wc", "-l", "/v/starts", "/m/starts")
     assert [line.split()[0] for line in output.splitlines()[:2]] == ["2", "1"], "the disk keeps what memory does not"

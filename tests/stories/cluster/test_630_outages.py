@@ -145,7 +145,7 @@ def test_leakcheck_lists_the_sandbox_of_a_pod_that_the_api_does_not_have(cluster
 @pytest.mark.soak
 def test_pods_survive_while_all_components_are_stopped(cluster, a_pod):
     cluster.up()
-    cluster.apply(*(a_pod(f"pod-{each}") for each in range(3)))
+    cluster.apply(*(a_pod(f"pod-{number}") for number in range(3)))
     pids = cluster.once(cluster.running(3))
     uids = {pod["metadata"]["uid"] for pod in cluster.pods().values()}
     for number in (signal.SIGSTOP, signal.SIGCONT):

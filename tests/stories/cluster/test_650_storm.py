@@ -58,7 +58,7 @@ def test_pods_come_and_go_in_a_storm_of_kills(cluster, a_pod, round_):
             count += len(new)
             gone = set(chance.sample(sorted(here), chance.randint(0, min(3, len(here)))))
             if new:
-                cluster.apply(*(a_pod(each) for each in sorted(new)))
+                cluster.apply(*(a_pod(item) for item in sorted(new)))
             if gone:
                 cluster.delete(*sorted(gone))
             here = here - gone | new

@@ -103,7 +103,7 @@ def test_a_lost_route_or_port_and_its_recovery_are_reported_once_each(cluster):
     story.inside("a", "ip", "route", "del", "default")
     lost = f"the route to 0.0.0.0/0 via {default[default.index('via') + 1]} does not exist"
     assert lost in story.event_message(FAILED, "route")
-    assert {each: story.check(each)["state"] for each in "ab"} == {"a": "failed", "b": "ok"}
+    assert {letter: story.check(letter)["state"] for letter in "ab"} == {"a": "failed", "b": "ok"}
     assert story.check("a")["plugin"] == "bridge"
     assert lost in story.listed()
     story.inside("a", "ip", "route", "add", *default)

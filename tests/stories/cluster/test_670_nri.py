@@ -78,7 +78,7 @@ def test_the_trace_shows_the_plugin_between_cni_and_the_sandbox(cluster):
         cluster.running(1)
         done = cluster.podwire("trace", "web", "--format", "json")
         assert done.returncode == 0, done.stderr
-        arrows = [(each["from"], each["to"], each["method"]) for each in json.loads(done.stdout)]
+        arrows = [(item["from"], item["to"], item["method"]) for item in json.loads(done.stdout)]
         hook = ("ContainerRuntime", "00-logger", "NRI RunPodSandbox")
         adds = [place for place, (_, to, method) in enumerate(arrows) if to == "CNIPlugin" and method.startswith("ADD")]
         assert max(adds) < arrows.index(hook)

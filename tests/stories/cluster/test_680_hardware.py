@@ -54,7 +54,7 @@ def links(cluster):
     """The node's cards, with all that must be the same after a pod had one."""
     keys = ("address", "mtu", "operstate", "txqlen", "flags")
     found = json.loads(read(cluster, "ip", "-j", "link", "show"))
-    return {each["ifname"]: tuple(str(each[key]) for key in keys) for each in found if each["ifname"].startswith("ens")}
+    return {item["ifname"]: tuple(str(item[key]) for key in keys) for item in found if item["ifname"].startswith("ens")}
 
 
 def files(cluster, card, *names):

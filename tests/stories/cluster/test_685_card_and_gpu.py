@@ -85,7 +85,7 @@ def links(cluster):
     words = ("node", "exec", "--prefix", cluster.prefix, "node-1", "--", "ip", "-j", "link")
     done = cluster.space.run(cluster.program, *words)
     assert done.returncode == 0, done.stderr
-    return {each["ifname"]: each["address"] for each in json.loads(done.stdout) if each["ifname"].startswith("rail")}
+    return {item["ifname"]: item["address"] for item in json.loads(done.stdout) if item["ifname"].startswith("rail")}
 
 
 def test_each_pod_has_a_card_and_a_gpu_below_the_same_root(cluster):

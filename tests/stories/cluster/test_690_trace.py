@@ -47,7 +47,7 @@ def test_starts_and_ends_are_drawn_compared_and_exported(cluster, a_pod, telemet
     assert drawn.startswith(f"pod {table.splitlines()[1].split()[0]}: Running after ")
     compared = json.loads(trace_output(cluster, "--diff", "web", "late", "--format", "json"))
     kinds = {(hop["to"], hop["call"]) for hop in compared["hops"] if hop["kind"] == "both"}
-    assert {("etcd", "create pods"), ("ContainerRuntime", "RunPodSandbox"), ("CNIPlugin", "ADD bridge")} <= kinds
+    assert {("SQLite", "create pods"), ("ContainerRuntime", "RunPodSandbox"), ("CNIPlugin", "ADD bridge")} <= kinds
     assert sum(phase["a"] for phase in compared["phases"]) == pytest.approx(compared["a"]["took"])
     assert "until Running" in trace_output(cluster, "--diff", "web", "late")
     page = trace_output(cluster, "late", "--format", "html")
@@ -67,9 +67,9 @@ def test_starts_and_ends_are_drawn_compared_and_exported(cluster, a_pod, telemet
 
     cluster.delete_all()
     cluster.eventually(lambda: ended(cluster, "web"), "its end was told", lambda: trace_output(cluster, "web"))
-    arrows = [(each["from"], each["method"]) for each in json.loads(trace_output(cluster, "web", "--format", "json"))]
+    arrows = [(item["from"], item["method"]) for item in json.loads(trace_output(cluster, "web", "--format", "json"))]
     ends = ["StopContainer", "StopPodSandbox", "DEL bridge", "RemovePodSandbox", "delete /registry/pods/default/web"]
-    assert [each for each in ends if each not in {method for _, method in arrows}] == []
+    assert [end for end in ends if end not in {method for _, method in arrows}] == []
 
 
 def test_a_recorded_trace_survives_and_a_dead_collector_delays_no_component(cluster, a_pod, telemetry):
@@ -94,4 +94,4 @@ def _running(cluster, pod: str) -> float | None:
     done = cluster.podwire("trace", "--format", "json")
     if done.returncode:
         return None
-    return next((each["took"] for each in json.loads(done.stdout) if each["name"] == pod), None)
+    return next((item["took"] for item in json.loads(done.stdout) if item["name"] == pod), None)

@@ -22,11 +22,6 @@ EXEMPT = (
     Exempt(r"var/lib/podwire/apiserver/.*\.db(-wal|-shm)?", "the store has every object"),
     Exempt(r"var/lib/podwire/runtime/containers/[^/]+/config\.json", "the OCI specification, which crun reads"),
     Exempt(r"run/podwire/crun/[^/]+/config\.json", "the copy that crun makes of it"),
-    Exempt(
-        r"var/lib/podwire/(runtime/sandboxes/[^/]+/record|cni/cache/[^/]+)\.json",
-        "the annotations of the pod, which have what was applied",
-        only="variable|header",
-    ),
     Exempt(r"var/lib/kubelet/secrets/[^/]+/.*", "volumes of pods, on a tmpfs of the kubelet"),
     Exempt(r"var/lib/podwire/kubeconfig", "credentials of the administrator"),
     Exempt(r"var/lib/podwire/identities/.*", "credentials of a component"),

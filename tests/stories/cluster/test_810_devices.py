@@ -87,7 +87,7 @@ def test_after_a_reboot_pods_wait_for_their_plugin_and_have_their_devices_again(
             return found and found["items"]
 
         cluster.eventually(waiting, "the reason is told", cluster.describe_pods)
-        assert {each["status"]["phase"] for each in cluster.pods().values()} <= {"Running", "Pending"}
+        assert {pod["status"]["phase"] for pod in cluster.pods().values()} <= {"Running", "Pending"}
         assert not cluster.sandboxes(ready=True)
         comes(cluster, plugin)
         cluster.running(2)

@@ -27,8 +27,8 @@ from tests.stories.containerd.support import (
 def pytest_runtest_makereport(item, call):
     report = yield
     if report.failed:
-        for each in watched_clusters:
-            report.sections += [(name, text[-5000:]) for name, text in logs_of(each).items()]
+        for cluster in watched_clusters:
+            report.sections += [(name, text[-5000:]) for name, text in logs_of(cluster).items()]
     return report
 
 

@@ -86,17 +86,17 @@ class Machine:
         return done.stderr.decode()
 
     def links(self) -> set[str]:
-        return {each["ifname"] for each in json.loads(self.output("ip", "-j", "link"))}
+        return {item["ifname"] for item in json.loads(self.output("ip", "-j", "link"))}
 
     def mounts(self) -> list[str]:
         return [line.split()[4] for line in Path(f"/proc/{self.pid}/mountinfo").read_text().splitlines()]
 
     def close(self) -> None:
-        ids = [each.name for each in (self.root / SHIMS).glob("*")]
+        ids = [path.name for path in (self.root / SHIMS).glob("*")]
         os.kill(self.pid, signal.SIGKILL)
         self._unshare.communicate()
-        for each in self.programs:
-            each.wait()
+        for program in self.programs:
+            program.wait()
         for path in [*groups(ids), *groups([""])]:
             with contextlib.suppress(OSError):  # another machine's containers may be in the last of them
                 path.rmdir()

@@ -196,7 +196,7 @@ def test_the_node_reports_pod_usage(cluster):
     pod = cluster.run(FOREVER)
     name = cluster.node()["metadata"]["name"]
     summary = json.loads(cluster.kubectl("get", "--raw", f"/api/v1/nodes/{name}/proxy/stats/summary"))
-    [used] = [each for each in summary["pods"] if each["podRef"]["name"] == pod.name]
+    [used] = [item for item in summary["pods"] if item["podRef"]["name"] == pod.name]
     assert used["containers"][0]["memory"]["workingSetBytes"] > 0
     pod.delete()
 

@@ -14,7 +14,7 @@ SILENCE = "runtime sends no container events"
 def pid_of(cluster, component):
     """Of a component of `podwire up`, as the machine counts; 0 while there is none."""
     status = json.loads((cluster.machine.root / "run/podwire/components/status.json").read_text())
-    return next(each["pid"] for each in status["components"] if each["name"] == component)
+    return next(item["pid"] for item in status["components"] if item["name"] == component)
 
 
 def pids_of(cluster, pod):
@@ -33,8 +33,8 @@ def test_a_kubelet_that_comes_back_adopts_the_containers(cluster):
     assert pod.status["containerStatuses"] == before["containerStatuses"]
     eventually(lambda: pod.logs() == "first\n")
     assert pod.exec("true").returncode == 0
-    for each in (pod, after):
-        each.delete()
+    for item in (pod, after):
+        item.delete()
     eventually(lambda: not cluster.containerd.containers())
 
 
@@ -49,7 +49,9 @@ def test_a_restarted_kubelet_ends_pods_deleted_meanwhile(cluster):
 
 def test_containerd_goes_and_comes_back_under_the_kubelet(cluster):
     def ready():
-        [condition] = [each for each in cluster.node()["status"]["conditions"] if each["type"] == "Ready"]
+        [condition] = [
+            condition for condition in cluster.node()["status"]["conditions"] if condition["type"] == "Ready"
+        ]
         return condition
 
     pod = cluster.run(FOREVER)

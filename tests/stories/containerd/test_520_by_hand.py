@@ -62,8 +62,8 @@ def test_pods_have_the_network_of_the_reference_plugins(by_hand):
     leases = by_hand.machine.root / "var/lib/cni/networks/reference"
     assert {path.name for path in leases.glob("10.*")} == {one.status["podIP"], other.status["podIP"]}
     assert one.exec("ping", "-c", "1", "-W", "20", other.status["podIP"]).returncode == 0
-    for each in (one, other):
-        each.delete()
+    for item in (one, other):
+        item.delete()
     eventually(lambda: not by_hand.containerd.containers())
     assert not list(leases.glob("10.*"))
     assert not [link for link in by_hand.machine.links() if link.startswith("veth")]
@@ -77,5 +77,5 @@ def test_a_kubelet_that_is_stopped_ends_and_leaves_its_pods_running(by_hand):
     by_hand.kubelet.start()
     after = by_hand.run(FOREVER)
     assert by_hand.containerd.tasks().items() >= tasks.items()
-    for each in (pod, after):
-        each.delete()
+    for item in (pod, after):
+        item.delete()

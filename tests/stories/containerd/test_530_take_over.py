@@ -97,14 +97,19 @@ def test_our_plugins_take_over_a_node_with_running_pods(node):
 
 def test_the_reference_plugins_take_over_again(node):
     node.machine.output(PODWIRE, "cni", "install", f"/{BIN}", "--force")
-    pod = serve(node, "ours", 18080)
+    ended, running = serve(node, "ended", 18080), serve(node, "ours", 18081)
     bring_reference(node.machine)
-    assert answer(node, 18080) == "hello from ours\n"
-    pod.delete()
-    _, links, leases = left(node)
-    assert links == []
-    assert not any(name.startswith("10.") for name in leases)
-    assert node.machine.output(PODWIRE, "cni", "release-dead").startswith("released pods ")
-    assert left(node) == ([], [], [])
+    ended.delete()  # its rules stay
+    done = node.machine.output(PODWIRE, "cni", "hand-over").splitlines()
+    assert sorted(line.split(" pods ")[0] for line in done) == ["handed over", "released"]
+    assert answer(node, 18081) == "hello from ours\n"
     theirs = serve(node, "theirs", 18080)
+    assert node.machine.output(PODWIRE, "cni", "hand-over") == ""
+    running.delete()
+    assert answer(node, 18081) == ""
+    assert answer(node, 18080) == "hello from theirs\n"
     theirs.delete()
+    rules, links, leases = left(node)
+    assert [line for line in rules if "10.99.0." in line or "CNI-DN-" in line] == []
+    assert (links, leases) == ([], [])
+    assert "podwire" not in node.machine.output("nft", "list", "tables")

@@ -176,7 +176,7 @@ class Stage:
     def veth(self, name: str, address: str = "", *, far: str = "", up: bool = True) -> None:
         """A link of two ends, whose other end, `NAMEp`, stays with the node."""
         lines = [f"link add {name} type veth peer name {name}p"]
-        lines += [f"link set {each} up" for each in (name, f"{name}p") if up]
+        lines += [f"link set {item} up" for item in (name, f"{name}p") if up]
         lines += [f"addr add {address} dev {name}"] if address else []
         lines += [f"addr add {far} dev {name}p"] if far else []
         self.batch(*lines)
@@ -187,7 +187,7 @@ class Stage:
             f"link add {name} address {mac} type bridge",
             f"link add {name}p type veth peer name {name}pp",
             f"link set {name}p master {name}",
-            *(f"link set {each} up" for each in (name, f"{name}p", f"{name}pp")),
+            *(f"link set {item} up" for item in (name, f"{name}p", f"{name}pp")),
         )
 
     def dump(self, *prefixes: str) -> dict[str, Any]:
@@ -199,7 +199,7 @@ class Stage:
         links = sorted(self.ip("-d addr show"), key=lambda each: each["ifname"])
         mine = {link["ifname"]: _without(link, changing) for link in links if link["ifname"].startswith(prefixes)}
         tables = [self.ip(f"{family} route show table all") for family in ("-4", "-6")]
-        routes = [each for table in tables for each in table if each.get("dev") in mine]
+        routes = [item for table in tables for item in table if item.get("dev") in mine]
         rules = [rule for family in ("-4", "-6") for rule in self.ip(f"{family} rule show")]
         neighbours = [neighbour for neighbour in self.ip("neigh show nud permanent") if neighbour["dev"] in mine]
         return {"links": mine, "routes": _sorted(routes), "rules": rules, "neighbours": _sorted(neighbours)}
@@ -308,7 +308,7 @@ class Stage:
 
     def pod(self, name: str, *claims: str, interfaces: str = "net1", command: str = "", **spec: Any) -> Object:
         """With claims by their names, or `NAME=TEMPLATE`."""
-        known = dict(each.partition("=")[::2] for each in claims)
+        known = dict(claim.partition("=")[::2] for claim in claims)
         entries = [
             {"name": each, **({"resourceClaimTemplateName": of} if of else {"resourceClaimName": each})}
             for each, of in known.items()
@@ -318,7 +318,7 @@ class Stage:
             "image": ROOT_REFERENCE,
             "command": ["sh", "-c", LOOKS + (command or SERVES)],
             "env": [{"name": "WANTED", "value": interfaces}],
-            "resources": {"claims": [{"name": each} for each in known]},
+            "resources": {"claims": [{"name": item} for item in known]},
             "volumeMounts": [{"name": "seen", "mountPath": "/seen"}],
             "securityContext": {"capabilities": {"add": ["NET_RAW"]}},
         }
@@ -338,7 +338,7 @@ def _without(value: Any, names: tuple[str, ...]) -> Any:
     if isinstance(value, dict):
         kept = {key: each for key, each in value.items() if key not in names and not key.endswith("_timer")}
         return {key: _without(each, names) for key, each in kept.items()}
-    return [_without(each, names) for each in value] if isinstance(value, list) else value
+    return [_without(item, names) for item in value] if isinstance(value, list) else value
 
 
 def _lines(value: Any, at: str = "") -> Iterator[str]:
@@ -346,7 +346,7 @@ def _lines(value: Any, at: str = "") -> Iterator[str]:
         for key, each in value.items():
             yield from _lines(each, f"{at}.{key}")
     elif isinstance(value, list):
-        yield from (f"{at}: {json.dumps(each)}" for each in value)
+        yield from (f"{at}: {json.dumps(item)}" for item in value)
     else:
         yield f"{at}: {value}"
 

@@ -18,7 +18,7 @@ INTO = (
 BACK = "untold queue-deleted rules-deleted returned deleted restored back detached unprepared"
 POINTS = [
     *(("starts", f"network-driver.{part}") for part in INTO.split()),
-    *(("starts", each) for each in ("addresses.chosen", "addresses.written")),
+    *(("starts", name) for name in ("addresses.chosen", "addresses.written")),
     *(("ends", f"network-driver.{part}") for part in BACK.split()),
 ]
 SOAK = bool(os.environ.get("PODWIRE_SOAK"))
@@ -139,7 +139,7 @@ def test_every_step_that_a_pod_passes_is_among_those_killed_at():
     """But for what this kernel cannot do, what needs a DHCP server, and eBPF."""
     elsewhere = {"vrf", "vrf-deleted", "programs", "waiting", "mtu", "taken-away"}
     known = {point for point in KNOWN if point.startswith(("network-driver.", "addresses."))}
-    assert known == {point for _, point in POINTS} | {f"network-driver.{each}" for each in elsewhere}
+    assert known == {point for _, point in POINTS} | {f"network-driver.{item}" for item in elsewhere}
 
 
 @pytest.mark.parametrize(("verb", "point"), POINTS if SOAK else sample())

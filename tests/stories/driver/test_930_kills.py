@@ -33,8 +33,8 @@ def running_stage(empty_stage):
 def pairs(stage, claim, name):
     """So many claims for any of the links, and as many pods; their names."""
     names = [f"{name}-{number}" for number in range(len(LANS))]
-    claims = [claim(each, *LANS, addressPool="lab") for each in names]
-    return names, [*claims, *(stage.pod(each, each) for each in names)]
+    claims = [claim(name, *LANS, addressPool="lab") for name in names]
+    return names, [*claims, *(stage.pod(name, name) for name in names)]
 
 
 def apart(stage, names):
@@ -44,7 +44,7 @@ def apart(stage, names):
     published = [stage.claimed_devices(name, "True", "Attached")[0]["networkData"]["ips"][0] for name in names]
     assert len(set(published)) == len(names)
     inside = [stage.look(name, "-4 addr show dev net1")[0]["addr_info"][0]["local"] for name in names]
-    assert [f"{each}/24" for each in inside] == published
+    assert [f"{item}/24" for item in inside] == published
 
 
 def test_a_new_driver_takes_over_while_pods_start(stage, claim):

@@ -44,10 +44,10 @@ def stage(empty_stage):
 
 def test_each_pod_has_a_card_and_a_gpu_that_belong_together_and_one_too_many_waits(stage, parameters):
     offered, before = all_devices(stage), stage.dump("rail")
-    pods = [stage.pod(f"pair-{each}", f"pair-{each}") for each in range(CARDS + 1)]
-    claims = [paired(each, parameters) for each in range(CARDS + 1)]
+    pods = [stage.pod(f"pair-{number}", f"pair-{number}") for number in range(CARDS + 1)]
+    claims = [paired(number, parameters) for number in range(CARDS + 1)]
     stage.cluster.apply(*claims[:CARDS], *pods[:CARDS])
-    stage.ready(*(f"pair-{each}" for each in range(CARDS)))
+    stage.ready(*(f"pair-{number}" for number in range(CARDS)))
     roots = set()
     for number in range(CARDS):
         nic, gpu = sorted(stage.given(f"pair-{number}"), key=lambda each: "gpu" in each)
@@ -60,9 +60,9 @@ def test_each_pod_has_a_card_and_a_gpu_that_belong_together_and_one_too_many_wai
     assert "held by default/pair-" in events
     stage.deleted("pair-3")
     stage.ready(f"pair-{CARDS}")
-    stage.deleted(*(f"pair-{each}" for each in range(CARDS + 1) if each != 3))
+    stage.deleted(*(f"pair-{number}" for number in range(CARDS + 1) if number != 3))
     stage.as_before(before, "rail")
-    stage.never_bare(*(f"pair-{each}" for each in range(CARDS + 1)))
+    stage.never_bare(*(f"pair-{number}" for number in range(CARDS + 1)))
 
 
 def test_a_card_without_carrier_is_reported_and_not_allocated_until_it_is_back(stage, claim):
@@ -105,8 +105,8 @@ def test_kubectl_shows_the_claim_and_the_trace_matches_the_flow(stage, claim):
         assert name in claimed
     [slice_] = [item for item in stage.cluster.get("resourceslices")["items"] if item["spec"]["driver"] == NET]
     offered = stage.cluster.output("describe", "resourceslice", slice_["metadata"]["name"])
-    for each in (device, "rail1", ROOT):
-        assert each in offered
+    for entry in (device, "rail1", ROOT):
+        assert entry in offered
     stage.cluster.eventually(lambda: "no deviations" in checked(stage), "it is as drawn", lambda: checked(stage))
     story = stage.cluster.space.run(
         stage.cluster.program, "node", "exec", "--prefix", stage.cluster.prefix, "node-1", "--", stage.cluster.program,

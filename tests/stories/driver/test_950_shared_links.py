@@ -105,7 +105,7 @@ def test_children_of_all_kinds_with_addresses_of_a_pool_that_are_kept_and_given_
     addresses = {
         name: stage.claimed_devices(name, "True", "Attached")[0]["networkData"]["ips"][0] for name in ("a", "b", "tap")
     }
-    assert sorted(addresses.values()) == [f"10.9.0.{each}/24" for each in (100, 101, 102)]
+    assert sorted(addresses.values()) == [f"10.9.0.{number}/24" for number in (100, 101, 102)]
     assert stage.inside("a", f"wget -qO- http://{addresses['b'].partition('/')[0]}/") == "b"
     assert stage.inside("tap", "ls /dev/net/tun") == "/dev/net/tun"
     kinds = {

@@ -60,11 +60,11 @@ def test_parameters_only_the_driver_can_check_fail_before_any_change(stage, clai
         "interface.kind": [claim("kind", "lan5", kind_="macvlan")],
         "interface.addressPool": [claim("pool", "lan6", addressPool="nowhere")],
     }
-    names = {text: [each["metadata"]["name"] for each in claims] for text, claims in wanted.items()}
+    names = {text: [claim["metadata"]["name"] for claim in claims] for text, claims in wanted.items()}
     pods = [
         stage.pod(name[0], *name, **({"hostNetwork": True} if name[0] == "host" else {})) for name in names.values()
     ]
-    stage.cluster.apply(*(each for claims in wanted.values() for each in claims), *pods)
+    stage.cluster.apply(*(claim for claims in wanted.values() for claim in claims), *pods)
     said = {text: stage.waits(name[0], "ClaimPrepareFailed") for text, name in names.items()}
     assert {text: events for text, events in said.items() if text not in events} == {}
     for name in ("vrf", "pool"):

@@ -44,6 +44,6 @@ def name() -> str:
 def pytest_runtest_makereport(item, call):
     report = yield
     if report.failed:
-        for each in running_nodes:
-            report.sections += [(f"{name} of {each.prefix.name}", text[-5000:]) for name, text in each.logs_of_all()]
+        for node in running_nodes:
+            report.sections += [(f"{name} of {node.prefix.name}", text[-5000:]) for name, text in node.logs_of_all()]
     return report

@@ -218,7 +218,7 @@ class Node:
     def sandboxes(self, name: str) -> list[str]:
         """The ids of what the runtime has for pods of that name."""
         found = self.cri("ListPodSandbox", filter={"label_selector": {"io.kubernetes.pod.name": name}}).items
-        return [str(each.id) for each in found]
+        return [str(item.id) for item in found]
 
     def clean(self) -> None:
         """Every pod goes, in the usual way, and then nothing of any is left."""
@@ -230,7 +230,7 @@ class Node:
         daemons = ("podwire", "kubectl")
         of_runtime = [leak for leak in self.runtime.leaks() if not any(f"/{name} " in leak for name in daemons)]
         files = [str(path) for place in (self.root / "pods", self.logs) for path in place.glob("*")]
-        return [*(each for each in of_runtime if each != str(self.root / "secrets")), *files]
+        return [*(item for item in of_runtime if item != str(self.root / "secrets")), *files]
 
     def close(self) -> None:
         for daemon in (self.kubelet, self.scheduler, self.api):

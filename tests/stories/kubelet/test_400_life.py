@@ -66,7 +66,7 @@ def test_exit_code_and_last_words_are_shown(node, pod, container, name):
     node.make(pod(name, containers=containers, restartPolicy="Never"))
     node.wait(f"pod/{name}", "jsonpath={.status.phase}=Failed")
     ends = [status["state"]["terminated"] for status in node.get(f"pod {name}")["status"]["containerStatuses"]]
-    assert [(each["exitCode"], each["reason"], each.get("message")) for each in ends] == [
+    assert [(end["exitCode"], end["reason"], end.get("message")) for end in ends] == [
         (4, "Error", "to the file"),
         (5, "Error", "to the log\n"),
         (0, "Completed", None),

@@ -13,7 +13,7 @@ def test_init_containers_run_one_after_the_other_before_the_apps(node, pod, cont
     def script(word):
         return f"echo {word} begins >>/shared/all; sleep 0.3; echo {word} ends >>/shared/all"
 
-    inits = [container(each, script(each), **SHARED) for each in ("one", "two")]
+    inits = [container(name, script(name), **SHARED) for name in ("one", "two")]
     apps = [container("app", "echo app >>/shared/all; cat /shared/all; sleep 3600", **SHARED)]
     node.make(pod(name, containers=apps, initContainers=inits, volumes=VOLUMES, terminationGracePeriodSeconds=0))
     node.wait(f"pod/{name}", "condition=Ready")
@@ -39,7 +39,7 @@ def test_a_failed_init_container_fails_a_pod_that_restarts_nothing(node, pod, co
 
 
 def test_a_sidecar_starts_before_the_app_outlives_it_and_ends_last(node, pod, container, name):
-    sidecars = [container(each, WAIT.format(each), restartPolicy="Always", **SHARED) for each in ("s1", "s2")]
+    sidecars = [container(name, WAIT.format(name), restartPolicy="Always", **SHARED) for name in ("s1", "s2")]
     app = container("app", "ls /shared; echo app >>/shared/ends; sleep 1", **SHARED)
     keeper = {"name": "shared", "hostPath": {"path": str(node.prefix / name), "type": "DirectoryOrCreate"}}
     node.make(pod(name, containers=[app], initContainers=sidecars, volumes=[keeper], restartPolicy="Never"))

@@ -36,7 +36,7 @@ def test_a_container_is_resized_while_it_runs(node, pod, container, name):
 def test_a_static_pod_has_a_mirror_with_logs(node, pod, manifests):
     manifest = pod("fixed", "echo I am static; exec sleep 3600")
     (manifests / "fixed.json").write_text(json.dumps(manifest))
-    (host,) = (each["metadata"]["name"] for each in node.get("nodes")["items"])
+    (host,) = (item["metadata"]["name"] for item in node.get("nodes")["items"])
     node.eventually(lambda: f"pod/fixed-{host}" in node("get pods -o name").split())
     node.wait(f"pod/fixed-{host}", "condition=Ready")
     assert node(f"logs fixed-{host}") == "I am static\n"

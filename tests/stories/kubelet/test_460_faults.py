@@ -44,8 +44,8 @@ def test_pods_go_on_without_a_kubelet_and_the_next_one_takes_them_over(node, pod
 def test_pods_deleted_without_a_kubelet_are_ended_by_the_next_one(node, pod, name, whole):
     asked, gone = f"{name}-asked", f"{name}-gone"
     ready(node, pod, asked, gone)
-    pids = [node.pid(each) for each in (asked, gone)]
-    uids = [node.get(f"pod {each}")["metadata"]["uid"] for each in (asked, gone)]
+    pids = [node.pid(item) for item in (asked, gone)]
+    uids = [node.get(f"pod {item}")["metadata"]["uid"] for item in (asked, gone)]
     node.kubelet.kill()
     node(f"delete pod {asked} --wait=false")
     node(f"delete pod {gone} --force --grace-period=0")
@@ -54,7 +54,7 @@ def test_pods_deleted_without_a_kubelet_are_ended_by_the_next_one(node, pod, nam
     node.wait(f"pod/{asked}", "delete")
     node.eventually(lambda: not any(map(node.alive, pids)))
     node.eventually(lambda: not node.sandboxes(asked) + node.sandboxes(gone))
-    node.eventually(lambda: not [each for each in node.left() if any(uid in each for uid in uids)])
+    node.eventually(lambda: not [item for item in node.left() if any(uid in item for uid in uids)])
 
 
 def test_an_exit_during_kubelet_downtime_is_reported_afterwards(node, pod, name, whole):
@@ -143,7 +143,7 @@ def test_a_pod_lost_by_the_runtime_restarts_and_keeps_its_restart_count(node, po
 
 
 def test_two_kubelets_do_not_share_a_directory(node):
-    words = [each for each in node.kubelet.command if each not in ("setpriv", "--pdeathsig", "KILL")]
+    words = [item for item in node.kubelet.command if item not in ("setpriv", "--pdeathsig", "KILL")]
     done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1

@@ -27,7 +27,7 @@ def test_a_container_that_makes_its_etc_hosts_huge_restarts_and_the_kubelet_stay
     node.make(pod(name, containers=[container("c", script, **mounts)], volumes=[{"name": "v", "emptyDir": {}}]))
 
     def restarts():
-        return [each["restartCount"] for each in node.get(f"pod {name}")["status"].get("containerStatuses", ())]
+        return [status["restartCount"] for status in node.get(f"pod {name}")["status"].get("containerStatuses", ())]
 
     node.eventually(lambda: restarts() == [1], restarts)
     node.wait(f"pod/{name}", "condition=Ready")
@@ -43,7 +43,7 @@ def test_a_pod_with_directories_deeper_than_a_recursion_is_measured_and_deleted(
 
     def inodes():
         summary = json.loads(node("get --raw /api/v1/nodes/node/proxy/stats/summary"))
-        used = {each["podRef"]["name"]: each["containers"][0]["rootfs"]["inodesUsed"] for each in summary["pods"]}
+        used = {pod["podRef"]["name"]: pod["containers"][0]["rootfs"]["inodesUsed"] for pod in summary["pods"]}
         return used.get(name, 0)
 
     node.eventually(lambda: inodes() > 1500, inodes)

@@ -48,7 +48,7 @@ def test_a_crash_loop_keeps_the_logs_of_two_instances(node, pod, container, name
     node.make(pod(name, containers=[container("c", "echo hello")], restartPolicy="Always"))
 
     def restarts():
-        return sum(each["restartCount"] for each in node.get(f"pod {name}")["status"].get("containerStatuses", ()))
+        return sum(status["restartCount"] for status in node.get(f"pod {name}")["status"].get("containerStatuses", ()))
 
     for count in range(3):
         node(f"annotate pod {name} --overwrite podwire.dev/retry={count}")

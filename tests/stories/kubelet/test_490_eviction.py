@@ -52,6 +52,26 @@ def test_an_empty_dir_in_memory_is_limited_by_the_kernel(node, pod, container, n
     node.eventually(lambda: "full\n" in node(f"logs {name}"))
 
 
+def test_what_finished_pods_left_goes_before_a_pod_is_evicted(node, pod, container, name):
+    mounts, volumes = volume("/v")
+    done, filler = f"{name}-done", "/mnt/filler"
+    script = "dd if=/dev/zero of=/v/file bs=1M count=20 2>/dev/null"
+    node.make(pod(name))
+    node.wait(f"pod/{name}", "condition=Ready")
+    node.make(pod(done, containers=[container("c", script, **mounts)], volumes=volumes, restartPolicy="Never"))
+    node.eventually(lambda: node.get(f"pod {done}")["status"]["phase"] == "Succeeded")
+    uid = node.get(f"pod {done}")["metadata"]["uid"]
+    assert uid in node.space.output("ls", "/mnt/kubelet/pods")
+    node.space.output("dd", "if=/dev/zero", f"of={filler}", "bs=1M", "count=20")
+    try:
+        node.eventually(lambda: uid not in node.space.output("ls", "/mnt/kubelet/pods"))
+        node.wait("node/node", "condition=DiskPressure=False")
+        assert node.get(f"pod {name}")["status"]["phase"] == "Running"
+        assert node.get(f"pod {done}")["status"]["phase"] == "Succeeded"
+    finally:
+        node.space.output("rm", filler)
+
+
 def test_the_largest_pod_goes_when_the_disk_of_the_node_is_full(node, pod, container, name):
     mounts, volumes = volume("/v")
     small, large = f"{name}-small", f"{name}-large"

@@ -14,7 +14,7 @@ from podwire.protocols.deviceplugin import deviceplugin_pb2 as pb
 from tests.kubelet.devices import conftest as plugins
 
 NIC = "example.org/nic"
-POINTS = sorted(each for each in KNOWN if each.startswith("devices."))
+POINTS = sorted(item for item in KNOWN if item.startswith("devices."))
 
 SOAK = bool(os.environ.get("PODWIRE_SOAK"))
 SEED = int(os.environ.get("PODWIRE_CRASH_SEED", "0")) or int(time.time()) // 3600
@@ -107,7 +107,7 @@ def test_fifty_pods_for_twenty_devices(own_node, pod, container):
             expected = min(20, len(names - done))
             node.eventually(lambda n=expected: list(phases(node).values()).count("Running") == n, f"{expected} run")
             assert set(phases(node).values()) <= {"Running", "Pending"}
-            given = [id_ for each in held(node).values() for id_ in each]
+            given = [id_ for item in held(node).values() for id_ in item]
             assert len(given) == len(set(given)) == expected
             running = {each for each, phase in phases(node).items() if phase == "Running"}
             node(f"delete pod {' '.join(sorted(running))}")
@@ -220,10 +220,10 @@ def test_a_link_device_moves_into_the_pod_and_returns_to_the_host(running, templ
             node.wait("pod/p0 pod/p1", "condition=Ready")
             got = {node.exec(name, "echo $NICS; cat /sys/class/net/eth0/address") for name in ("p0", "p1")}
             assert len(got) == 2
-            assert {tuple(each.split()) for each in got} <= set(macs.items())
+            assert {tuple(item.split()) for item in got} <= set(macs.items())
             node("delete pod p0 p1")
             home = json.loads(node.space.output("ip", "-j", "link"))
-            assert {each["ifname"]: each["address"] for each in home if each["ifname"] in macs} == macs
+            assert {item["ifname"]: item["address"] for item in home if item["ifname"] in macs} == macs
         for link in macs:
             node.space.output("ip", "link", "delete", link)
 

@@ -57,7 +57,7 @@ def links_of(node, *names):
 def test_pods_keep_their_links_whichever_component_dies(plugged, pod, container):
     node, plugin = plugged
     wanting = container("c0", resources={"limits": {LINK: "1", FILE: "1"}})
-    node.make(*(pod(each, containers=[wanting]) for each in ("a", "b")))
+    node.make(*(pod(name, containers=[wanting]) for name in ("a", "b")))
     node.wait("pod/a pod/b", "condition=Ready")
     assert node.exec("a", "head -c 5 /dev/zero | wc -c").strip() == "5"
     before = links_of(node, "a", "b")

@@ -15,7 +15,7 @@ from tests.kubelet.claims import conftest as drivers
 
 DRIVER = "nic.example.org"
 API = "resource.k8s.io/v1"
-POINTS = sorted(each for each in KNOWN if each.startswith("claims."))
+POINTS = sorted(item for item in KNOWN if item.startswith("claims."))
 AT_THE_END = {"claims.leaving", "claims.unprepared", "claims.dropped"}
 
 SOAK = bool(os.environ.get("PODWIRE_SOAK"))
@@ -74,8 +74,8 @@ def claim(name):
 def claiming(pod, container, name, *claims, **spec):
     """It says by its exit code whether it has what it claims."""
     script = "[ -n \"$NIC\" ] || exit 9; trap 'exit 0' TERM; while :; do sleep 0.05; done"
-    wanted = {"claims": [{"name": each} for each in claims]}
-    entries = [{"name": each, "resourceClaimName": each} for each in claims]
+    wanted = {"claims": [{"name": claim} for claim in claims]}
+    entries = [{"name": claim, "resourceClaimName": claim} for claim in claims]
     return pod(name, containers=[container("c0", script, resources=wanted)], resourceClaims=entries, **spec)
 
 
@@ -106,7 +106,7 @@ def test_a_pod_gets_its_claimed_devices_and_releases_them(own_node, pod, contain
         before = node.pid(name)
         node.kubelet.kill()
         node.kubelet.start()
-        assert driver.told.get(timeout=60) == (True, "")
+        assert driver.reported.get(timeout=60) == (True, "")
         assert (node.pid(name), driver.prepared) == (before, ["mine"])
         assert [item["metadata"]["name"] for item in node.get("resourceslices")["items"]] == ["nics"]
         node(f"delete pod {name}")

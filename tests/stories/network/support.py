@@ -249,14 +249,14 @@ class Network:
         words = ["nsenter", f"--net={self.plugin.node}", "nft", "-j", "list", "table", "inet", "podwire-policy"]
         document = json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
         sets = [entry.get("set") or entry.get("map") for entry in document["nftables"]]
-        return {each["name"]: len(each.get("elem", ())) for each in sets if each}
+        return {set_["name"]: len(set_.get("elem", ())) for set_ in sets if set_}
 
     def left(self) -> dict[str, int]:
         """Like `content`, without what is empty and without the addresses of DNS servers, which stay."""
         words = ("endpointslices", "-n", "kube-system", "-l", "kubernetes.io/service-name=kube-dns")
         servers = self.cluster.output("get", *words, "-o", "jsonpath={.items[*].endpoints[*].addresses[*]}").split()
         counts = self.content()
-        for server in servers:
+        for server in set(servers):  # each of its processes has a slice of its own
             counts["identity6" if ":" in server else "identity4"] -= 1
         return {name: count for name, count in counts.items() if count}
 

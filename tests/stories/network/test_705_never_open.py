@@ -73,8 +73,8 @@ def test_a_stranger_never_gets_through(network, a_pod, a_policy):
             lambda: receiver.seen.get("good", 0) > before + 20, "who may still can", network.plugin.log_tail
         )
 
-    for each in everybody:
-        each.start()
+    for item in everybody:
+        item.start()
     try:
         more_from_good()
         for extra in range(1000, 1006):
@@ -94,7 +94,7 @@ def test_a_stranger_never_gets_through(network, a_pod, a_policy):
         more_from_good()
         time.sleep(0.5)  # the stranger has that much more
     finally:
-        for each in everybody:
-            each.close()
+        for item in everybody:
+            item.close()
     assert receiver.seen.keys() == {"good"}
     cluster.delete_all()

@@ -47,8 +47,8 @@ def far(network):
         listening.append(opened)
 
     yield listen
-    for each in listening:
-        each.close()
+    for item in listening:
+        item.close()
 
 
 def segment(peer):
@@ -125,9 +125,9 @@ class Proxy:
             connection.sendall(onward.recv(64))
 
     def close(self):
-        for each in self._listening:
-            each.shutdown(socket.SHUT_RDWR)
-            each.close()
+        for item in self._listening:
+            item.shutdown(socket.SHUT_RDWR)
+            item.close()
 
 
 def test_connections_go_through_the_proxy_of_a_mesh_and_policies_hold_all_the_same(

@@ -35,7 +35,7 @@ def test_a_decision_from_the_cache_is_traced_with_its_version(network, a_pod, a_
     version = cluster.get("networkpolicy", "shut")["metadata"]["resourceVersion"]
     assert own[0] == "set policies, routes, mesh"
     assert f"read (cache, rv {version}) networkpolicies/shut" in own
-    assert any(each.startswith("read (cache, rv ") and each.endswith(" podroutes/chosen") for each in own)
+    assert any(item.startswith("read (cache, rv ") and item.endswith(" podroutes/chosen") for item in own)
     asked = [record for record in records if record["from"] == "NetworkPlugin" and record["to"] == "APIServer"]
-    assert not [each for each in asked if "/apis/net.podwire.dev/" in each["method"]], "nobody was asked in the hook"
+    assert not [item for item in asked if "/apis/net.podwire.dev/" in item["method"]], "nobody was asked in the hook"
     cluster.delete_all()

@@ -30,7 +30,7 @@ def three(network, a_pod, a_policy):
         assert not good.may(web, 81)
         assert not other.may(web, 80)
         verdicts = [
-            network.explained(*each) for each in (("good", "web", 80), ("good", "web", 81), ("other", "web", 80))
+            network.explained(*item) for item in (("good", "web", 80), ("good", "web", 81), ("other", "web", 80))
         ]
         assert verdicts == [True, False, False]
         return web, good, other

@@ -79,8 +79,8 @@ def test_two_plugins_in_one_chain_and_nothing_is_left_behind(network, a_pod, a_p
         assert "RunPodSandbox" in logger.log.read_text()
         verdicts = network.plugin.page("metrics")[1]
         assert 'verdicts_total{namespace="default",pod="web",direction="Ingress",verdict="denied"}' in verdicts
-        for each in (web, good, other):
-            each.close()
+        for item in (web, good, other):
+            item.close()
         cluster.delete_all()
         cluster.eventually(lambda: not network.left(), "no element is left in the kernel")
     finally:

@@ -76,7 +76,7 @@ class Space:
         return [line.split()[4] for line in Path(f"/proc/{self.pid}/mountinfo").read_text().splitlines()]
 
     def links(self) -> set[str]:
-        return {each["ifname"] for each in json.loads(self.output("ip", "-j", "link"))}
+        return {item["ifname"] for item in json.loads(self.output("ip", "-j", "link"))}
 
     def close(self) -> None:
         self._child.kill()

@@ -72,7 +72,7 @@ async def test_exit_codes_are_reported(cri):
     wanted = {"exit 0": (0, "Completed"), "exit 3": (3, "Error"), "kill -9 $$": (137, "Error")}
     ids = [await cri.start(pod, command, name=f"c{number}") for number, command in enumerate(wanted)]
     ended = [await cri.ended(id_) for id_ in ids]
-    assert [(each.exit_code, each.reason) for each in ended[:2]] == list(wanted.values())[:2]
+    assert [(item.exit_code, item.reason) for item in ended[:2]] == list(wanted.values())[:2]
 
 
 async def test_a_container_that_cannot_start_reports_the_reason(cri, shared):
@@ -140,7 +140,7 @@ async def test_ten_concurrent_calls_for_one_pod_create_one_sandbox(cri, shared):
     config = cri.pod_config()
     before = set((shared.prefix / "run/netns").glob("*"))
     made = await asyncio.gather(*(cri("RunPodSandbox", config=config) for _ in range(10)))
-    assert len({each.pod_sandbox_id for each in made}) == 1
+    assert len({item.pod_sandbox_id for item in made}) == 1
     assert len(set((shared.prefix / "run/netns").glob("*")) - before) == 1
 
 

@@ -100,8 +100,8 @@ async def test_forty_slow_commands_keep_no_other_call_waiting(cri, container):
     begun = time.monotonic()
     pod = await cri.run()
     assert time.monotonic() - begun < 2.5
-    assert not all(each.done() for each in slow)
-    assert {each.exit_code for each in await asyncio.gather(*slow)} == {0}
+    assert not all(item.done() for item in slow)
+    assert {item.exit_code for item in await asyncio.gather(*slow)} == {0}
     await cri.remove(pod)
 
 

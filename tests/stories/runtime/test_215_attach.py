@@ -82,8 +82,8 @@ async def test_attached_clients_share_output_and_input(cri, attach):
         await two.hear(until=b"from one")
         await two.say(b"end\n")
         await asyncio.gather(one.hear(), two.hear())
-    for each in (one.stdout, one.stderr, two.stdout, two.stderr):
-        assert each == b"from one\nend\n"
+    for item in (one.stdout, one.stderr, two.stdout, two.stderr):
+        assert item == b"from one\nend\n"
     assert (one.outcome, two.outcome) == (Exited(0), Exited(0))
     assert (await cri.ended(container)).exit_code == 7
 

@@ -197,13 +197,13 @@ async def test_events_come_in_order_with_the_pods_status(cri):
         await eventually_async(
             lambda: seen[-1].container_event_type == pb.CONTAINER_DELETED_EVENT and _of(seen, pod, pod.id)
         )
-        mine = [each for each in seen if each.pod_sandbox_status.id == pod.id]
+        mine = [item for item in seen if item.pod_sandbox_status.id == pod.id]
         kinds = ["CREATED", "STARTED", "STOPPED", "DELETED"]
         for owner in (pod.id, id_):
-            owned = [each for each in mine if each.container_id == owner]
-            assert [pb.ContainerEventType.Name(each.container_event_type)[10:-6] for each in owned] == kinds
+            owned = [item for item in mine if item.container_id == owner]
+            assert [pb.ContainerEventType.Name(item.container_event_type)[10:-6] for item in owned] == kinds
         assert mine[-1].container_id == pod.id
-        stopped = next(each for each in mine if each.container_id == id_ and each.container_event_type == 2)
+        stopped = next(item for item in mine if item.container_id == id_ and item.container_event_type == 2)
         assert stopped.containers_statuses[0].state == pb.CONTAINER_EXITED
     finally:
         listening.cancel()

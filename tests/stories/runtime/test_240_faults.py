@@ -106,7 +106,7 @@ async def test_a_missing_network_or_plugin_is_a_condition(own, kubelet_of, plugi
 
         async def network():
             conditions = (await cri("Status")).status.conditions
-            return next(each for each in conditions if each.type == "NetworkReady")
+            return next(condition for condition in conditions if condition.type == "NetworkReady")
 
         condition = await network()
         assert (condition.status, condition.reason) == (False, "NetworkPluginNotReady")

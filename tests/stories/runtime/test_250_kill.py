@@ -28,7 +28,7 @@ SEED = int(os.environ.get("PODWIRE_CRASH_SEED", "0")) or int(time.time()) // 360
 CROWD = 9
 """Pods that stand by; with the one that is looked at closely they are ten."""
 
-POINTS = sorted(each for each in KNOWN if each.startswith("runtime."))
+POINTS = sorted(item for item in KNOWN if item.startswith("runtime."))
 SAMPLE = POINTS if SOAK else sorted(random.Random(SEED).sample(POINTS, 4))
 
 
@@ -110,7 +110,7 @@ async def test_a_killed_runtime_continues_where_it_was(own, kubelet_of, point):
         short = await cri.start(kept, "sleep 0.5; exit 42", name="short")
         pid = await cri.pid(id_)
         crowd = [await cri.start(await cri.run()) for _ in range(CROWD)]
-        pids = [await cri.pid(each) for each in crowd]
+        pids = [await cri.pid(item) for item in crowd]
         own.restart(PODWIRE_FAILPOINTS=f"{point}=kill")
         with contextlib.suppress(RpcError):
             await life(cri, "victim")
@@ -119,7 +119,7 @@ async def test_a_killed_runtime_continues_where_it_was(own, kubelet_of, point):
         own.start()
         status = await cri.status(id_)
         assert (status.state, await cri.pid(id_)) == (pb.CONTAINER_RUNNING, pid)
-        assert [await cri.pid(each) for each in crowd] == pids
+        assert [await cri.pid(item) for item in crowd] == pids
         assert all(map(lives, pids)), "no container lost its process"
         assert (await cri.ended(short)).exit_code == 42
         assert (await cri("PodSandboxStatus", pod_sandbox_id=kept.id)).status.network.ip == kept.ip

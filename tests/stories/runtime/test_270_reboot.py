@@ -56,14 +56,14 @@ async def test_after_a_reboot_pods_start_and_old_ones_leave_nothing(own, kubelet
     switch_on(own)
     async with kubelet_of(own) as cri:
         listed = {item.id: item.state for item in (await cri("ListPodSandbox")).items}
-        assert listed == {each.id: pb.SANDBOX_NOTREADY for each in before}
+        assert listed == {item.id: pb.SANDBOX_NOTREADY for item in before}
         assert (await cri.status(old)).state == pb.CONTAINER_EXITED
         after = await asyncio.gather(*(cri.run(cri.pod_config(f"new{number}")) for number in range(POOL)))
-        assert len({each.ip for each in after}) == POOL
+        assert len({item.ip for item in after}) == POOL
         await cri.start(after[0])
-        assert {each.ip for each in after} == set(own.leases())
+        assert {item.ip for item in after} == set(own.leases())
         await asyncio.gather(*map(cri.remove, before))
-        assert {each.ip for each in after} == set(own.leases()), "who went took nothing from those who came"
+        assert {item.ip for item in after} == set(own.leases()), "who went took nothing from those who came"
         await asyncio.gather(*map(cri.remove, after))
         assert own.leakcheck() == (0, [])
     assert own.stop() == 0

@@ -35,7 +35,7 @@ def is_gone(pid):
 async def lost(cri):
     """What the runtime's status says about lost records."""
     conditions = (await cri("Status")).status.conditions
-    return next((each.message for each in conditions if each.type == "RecordsIntact"), "")
+    return next((condition.message for condition in conditions if condition.type == "RecordsIntact"), "")
 
 
 async def two_pods(cri):
@@ -110,6 +110,30 @@ async def test_a_running_runtime_goes_on_without_its_records(own, kubelet_of, lo
         assert own.leaks() == []
     assert own.stop() == 0
     assert "Traceback" not in own.log.read_text()
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+async def test_a_pod_whose_cached_attachment_is_lost_keeps_its_address(own, kubelet_of, loss):
+    """GC at the start releases what nobody knows: a running pod is known by its record."""
+    own.start()
+    async with kubelet_of(own) as cri:
+        pod = await cri.run()
+        container = await cri.start(pod)
+        leased = own.leases()
+        own.kill()
+        [attachment] = (own.state / "cni/cache").glob("*.json")
+        LOSSES[loss](attachment)
+        own.start()
+        assert (await cri.status(container)).state == pb.CONTAINER_RUNNING
+        assert pod.id in await lost(cri)
+        assert own.leases() == leased != []
+        other = await cri.run()
+        assert len(own.leases()) == 2
+        await cri.remove(pod)
+        await cri.remove(other)
+        assert own.leases() == []
+        assert own.leaks() == []
+    assert own.stop() == 0
 
 
 async def test_a_damaged_record_and_attachment_together_are_removed(own, kubelet_of):

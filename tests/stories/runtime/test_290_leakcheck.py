@@ -14,9 +14,9 @@ async def test_leakcheck_lists_resources_without_records_only(own, kubelet_of):
             shutil.move(own.state / "runtime" / kind, own.prefix / kind)
         code, found = own.leakcheck()
         assert code == 1
-        kinds = {each["kind"] for each in found}
+        kinds = {item["kind"] for item in found}
         assert {"netns", "ipcns", "mount", "cgroup", "process", "shim", "CNI attachment", "writable layer"} <= kinds
-        assert {each["owner"] for each in found if each["kind"] != "socket"} == {pod.id, id_}
+        assert {item["owner"] for item in found if item["kind"] != "socket"} == {pod.id, id_}
         for kind in ("sandboxes", "containers"):
             shutil.move(own.prefix / kind, own.state / "runtime" / kind)
         own.start()

@@ -3,7 +3,8 @@
 from typing import Any
 
 from podwire.kinds.builtin.core.service.table import balancers
-from podwire.kinds.strategy import Strategy
+from podwire.kinds.builtin.networking import ingress_rules
+from podwire.kinds.strategy import Strategy, as_on_create
 from podwire.kinds.tables import NONE, Json, age_of, count, elements, name_of, part, text
 
 _LISTED = 3
@@ -64,6 +65,8 @@ INGRESS = Strategy(
     parts={"spec": {}, "status": {"loadBalancer": {}}},
     default=default_ingress,
     counts_generation=True,
+    validate_create=ingress_rules.validate_create,
+    validate_update=as_on_create(ingress_rules.validate),
     columns="Name|Class|Hosts|Address|Ports|Age",
     row=ingress_row,
 )

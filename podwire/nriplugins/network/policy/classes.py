@@ -1,19 +1,19 @@
 """Classes: pods that the same policies isolate, and what these allow. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address
 
+from podwire.nriplugins.network.policy.admin_policies import AdminPolicy
 from podwire.nriplugins.network.policy.identities import Identity
 from podwire.nriplugins.network.policy.model import Model
 from podwire.nriplugins.network.policy.policies import EVERY_POD, INGRESS, Block, Key, Peer, Policy, PortMatch
+from podwire.nriplugins.network.policy.regions import Area
 from podwire.nriplugins.network.policy.spans import EVERYTHING, NOTHING, Range, Span, Spans, cut, joined, layered, whole
-from podwire.nriplugins.network.policy.values import PROTOCOLS, NamedPort, Pod
+from podwire.nriplugins.network.policy.values import PROTOCOL_NAMES, PROTOCOLS, NamedPort, Pod
 
-_NAMES = {number: name for name, number in PROTOCOLS.items()}
-
-ClassKey = tuple[str, frozenset[Key], frozenset[tuple[NamedPort, int]]]
-"""Direction, policies, and for ingress the pod's own named ports that the policies use."""
+ClassKey = tuple[str, frozenset[Key], frozenset[tuple[NamedPort, int]], frozenset[Key]]
+"""Direction, policies, for ingress the pod's own named ports that the policies use, and admin policies."""
 
 
 @dataclass(slots=True)
@@ -64,6 +64,9 @@ class Class:
         """Whether its blocks depend on the addresses of pods."""
         return any(block.names for block in self._blocks.values())
 
+    def forget(self) -> None:
+        """Labels of namespaces or nodes changed; called before `areas` is."""
+
     def anyone(self) -> Spans:
         return joined(self._anyone)
 
@@ -88,8 +91,12 @@ class Class:
         """The namespaces that it matches."""
         return {number for peer in self.wide if peer is not EVERY_POD for number in model.identities.spaces(peer)}
 
-    def blocks(self, model: Model, version: int) -> dict[Range, Spans]:
+    def areas(self, model: Model, version: int) -> Iterator[tuple[Range, tuple[Area, ...]]]:
         """The ports that addresses of a family (4, 6) may use, in disjoint ranges."""
+        for range_, spans in self._ranges(model, version).items():
+            yield range_, tuple(Area(protocol, protocol, first, last) for protocol, first, last in spans)
+
+    def _ranges(self, model: Model, version: int) -> dict[Range, Spans]:
         parts: list[tuple[Range, Spans]] = []
         for block, allowance in self._blocks.items():
             if block.network.version == version:
@@ -101,21 +108,26 @@ class Class:
 
 
 def class_key(model: Model, pod: Pod, direction: str) -> ClassKey | None:
-    """The class of a pod; None when it is not isolated."""
-    policies = model.selected(pod, direction)
-    if not policies:
+    """The class of a pod; None when no policy is for it."""
+    policies, admin_policies = model.selected(pod, direction), model.ordered(pod, direction)
+    if not policies and not admin_policies:
         return None
     own: frozenset[tuple[NamedPort, int]] = frozenset()
     if direction == INGRESS and pod.ports:
         asked = {
-            (_NAMES[port.protocol], port.port)
-            for policy in policies
-            for rule in policy.rules[INGRESS]
-            for port in rule.ports
+            (PROTOCOL_NAMES[port.protocol], port.port)
+            for ports in (*_ports(policies), *_ports(admin_policies))
+            for port in ports
             if isinstance(port.port, str)
         }
         own = frozenset((name, number) for name, number in pod.ports.items() if name in asked)
-    return direction, frozenset(policy.key for policy in policies), own
+    keys, admin_keys = ({policy.key for policy in kind} for kind in (policies, admin_policies))
+    return direction, frozenset(keys), own, frozenset(admin_keys)
+
+
+def _ports(policies: Iterable[Policy] | Iterable[AdminPolicy]) -> Iterator[tuple[PortMatch, ...]]:
+    """The ports of each ingress rule."""
+    return (rule.ports for policy in policies for rule in policy.rules[INGRESS])
 
 
 def _resolved(ports: tuple[PortMatch, ...], own: dict[NamedPort, int] | None) -> tuple[Spans, set[NamedPort]]:
@@ -129,9 +141,9 @@ def _resolved(ports: tuple[PortMatch, ...], own: dict[NamedPort, int] | None) ->
         elif isinstance(port.port, int):
             spans.add(Span(port.protocol, port.port, port.end or port.port))
         elif own is None:
-            names.add((_NAMES[port.protocol], port.port))
-        elif (_NAMES[port.protocol], port.port) in own:
-            number = own[_NAMES[port.protocol], port.port]
+            names.add((PROTOCOL_NAMES[port.protocol], port.port))
+        elif (PROTOCOL_NAMES[port.protocol], port.port) in own:
+            number = own[PROTOCOL_NAMES[port.protocol], port.port]
             spans.add(Span(port.protocol, number, number))
     return frozenset(spans), names
 

@@ -7,14 +7,15 @@
 | `allowed` | 0 . class . who . protocol . port | may; who, protocol and port 0 are any |
 | `segments` | protocol . ports | the number of that part of the ports: ranges that overlap are rows of parts |
 | `ranged` | 0 . class . who . segment | may |
-| `blocks4`, `blocks6` | 0 . class . addresses . protocol . ports | may; protocol and port 0 are any |
+| `blocks4`, `blocks6` | 0 . class . addresses . protocols . ports | may; protocol and port 0 are any |
 | `self4`, `self6` | address . address | a pod, which may always reach itself |
 | `verdicts4`, `verdicts6` | address . verdict | counts |
 | `links` | link | where frames for many must not pass, because an isolated pod is there |
 | `routed` | link | the node's end of a pod that is isolated for egress: what comes by it is that pod's |
 | `sources4`, `sources6` | link . address | and has one of its addresses, or is dropped |
 
-`who` is an identity, a namespace, or 1 for every pod.
+`who` is an identity, a namespace, or 1 for every pod. All that a class with admin policies allows is in `blocks4` and
+`blocks6` (`ordered.py`).
 """
 
 from collections import Counter
@@ -25,6 +26,7 @@ from itertools import product
 from podwire.linux.nft import keys
 from podwire.linux.nft.values import Element
 from podwire.linux.values import IP
+from podwire.nriplugins.network.policy.admin_policies import AdminPolicy
 from podwire.nriplugins.network.policy.classes import Class, ClassKey, class_key
 from podwire.nriplugins.network.policy.elements import (
     NUMBER,
@@ -38,7 +40,8 @@ from podwire.nriplugins.network.policy.elements import (
 )
 from podwire.nriplugins.network.policy.identities import ANY_POD, ANYONE, Identity, number_of
 from podwire.nriplugins.network.policy.model import Model
-from podwire.nriplugins.network.policy.policies import DIRECTIONS, EGRESS, INGRESS, Policy
+from podwire.nriplugins.network.policy.ordered import OrderedClass
+from podwire.nriplugins.network.policy.policies import DIRECTIONS, EGRESS, INGRESS, Key, Policy
 from podwire.nriplugins.network.policy.spans import NOTHING, Span, Spans, partition
 from podwire.nriplugins.network.policy.values import Attachment, LocalPod
 
@@ -94,6 +97,8 @@ class Content:
         self._spaces: set[int] = set()
         self._addresses: set[IP] = set(model.addresses()) if everyone else set()
         self._policies: set[tuple[str, str]] = set()
+        self._admin_policies: set[tuple[str, str]] = set()
+        self._nodes_changed = False
         model.listen(self)
 
     def put(self, pod: LocalPod) -> None:
@@ -138,16 +143,32 @@ class Content:
             ):
                 self._pods.add(uid)
 
+    def admin_policies_changed(self, policies: Iterable[AdminPolicy]) -> None:
+        self._admin_policies |= {policy.key for policy in policies}
+        self._pods |= self._locals.keys()
+
+    def nodes_changed(self) -> None:
+        self._nodes_changed = True
+
     # What follows.
 
     def desired(self) -> DesiredContent:
         """Computes all changes."""
+        is_relabelled = bool(self._spaces or self._nodes_changed)
+        is_rearranged = bool(self._addresses) or is_relabelled
         self._settle_classes()
         self._settle_pods()
         self._settle_identities()
         self._settle_spaces()
         self._settle_ranges()
         self._settle_addresses()
+        if is_rearranged:
+            for class_ in self._classes.values():
+                if class_.by_address:
+                    if is_relabelled:
+                        class_.forget()
+                    self._block(class_)
+        self._nodes_changed = False
         touched = {name: frozenset(touched_keys) for name, touched_keys in self._touched.items()}
         since, self._touched = self._version, {}
         self._version += 1
@@ -156,20 +177,22 @@ class Content:
     def _settle_classes(self) -> None:
         """Recomputes classes of changed policies; known ones keep their number, so that no pod changes its class."""
         for key, old in [*self._classes.items()]:
-            if self._policies.isdisjoint(key[1]):
+            direction, policies, _, admin_policies = key
+            if self._policies.isdisjoint(policies) and self._admin_policies.isdisjoint(admin_policies):
                 continue
             self._empty(old)
-            if all(
-                policy in self._model.policies and key[0] in self._model.policies[policy].rules for policy in key[1]
+            if _exist(self._model.policies, policies, direction) and _exist(
+                self._model.admin_policies, admin_policies, direction
             ):
                 new = self._classes[key] = self._made(key, old.number)
                 new.users = old.users
                 self._fill(new)
                 for uid in new.users:
-                    self._of_pod[uid][key[0]] = new
+                    self._of_pod[uid][direction] = new
             else:
                 self._pods |= old.users
         self._policies.clear()
+        self._admin_policies.clear()
 
     def _settle_pods(self) -> None:
         freed = {address for uid in self._pods for address in self._hide(uid)}
@@ -211,14 +234,17 @@ class Content:
     def _class(self, key: ClassKey) -> Class:
         class_ = self._classes.get(key)
         if class_ is None:
-            number = number_of((key[0], sorted(key[1]), sorted(key[2])), self._numbers.__contains__)
+            number = number_of((key[0], *map(sorted, key[1:])), self._numbers.__contains__)
             self._numbers.add(number)
             class_ = self._classes[key] = self._made(key, number)
             self._fill(class_)
         return class_
 
     def _made(self, key: ClassKey, number: int) -> Class:
-        return Class(key, number, [self._model.policies[policy] for policy in sorted(key[1])])
+        policies = [self._model.policies[policy] for policy in sorted(key[1])]
+        if not key[3]:
+            return Class(key, number, policies)
+        return OrderedClass(key, number, policies, [self._model.admin_policies[policy] for policy in key[3]])
 
     def _drop_unused(self, class_: Class) -> None:
         if not class_.users and self._classes.get(class_.key) is class_:
@@ -299,9 +325,9 @@ class Content:
             self._unset(name, key)
         shown = []
         for version in (4, 6):
-            for range_, spans in class_.blocks(self._model, version).items():
+            for range_, areas in class_.areas(self._model, version):
                 shown += [
-                    self._set(f"blocks{version}", element) for element in boxes(class_.number, version, range_, spans)
+                    self._set(f"blocks{version}", element) for element in boxes(class_.number, version, range_, areas)
                 ]
         self._blocks[class_] = shown
 
@@ -323,10 +349,6 @@ class Content:
         self._spaces.clear()
 
     def _settle_addresses(self) -> None:
-        if self._addresses:
-            for class_ in self._classes.values():
-                if class_.by_address:
-                    self._block(class_)
         matter = {number for groups in self._groups.values() for number in groups}
         everyone = self._everyone or ANY_POD in matter
         for address in self._addresses:
@@ -380,3 +402,8 @@ class Content:
     def _unset(self, name: str, key: bytes) -> None:
         if self._sets[name].pop(key, None) is not None:
             self._touched.setdefault(name, set()).add(key)
+
+
+def _exist(known: Mapping[Key, Policy] | Mapping[Key, AdminPolicy], keys_: Iterable[Key], direction: str) -> bool:
+    """Whether all these policies exist and have rules for a direction."""
+    return all(key in known and direction in known[key].rules for key in keys_)

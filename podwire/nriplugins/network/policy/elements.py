@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from struct import Struct
 
 from podwire.linux.nft.values import Element
+from podwire.nriplugins.network.policy.regions import Area
 from podwire.nriplugins.network.policy.spans import Range, Span, Spans
 
 NUMBER, TWO_NUMBERS = Struct("=I"), Struct("=II")
@@ -35,11 +36,11 @@ def within(part: Span, spans: Iterable[Span]) -> bool:
     return any(span.protocol == part.protocol and span.first <= part.first and part.last <= span.last for span in spans)
 
 
-def boxes(class_: int, version: int, range_: Range, spans: Spans) -> Iterator[Element]:
+def boxes(class_: int, version: int, range_: Range, areas: Iterable[Area]) -> Iterator[Element]:
     head = NUMBER.pack(0) + NUMBER.pack(class_)
     low, high = (bound.to_bytes(_LENGTH[version], "big") for bound in range_)
-    for protocol, first, last in spans:
-        ports = _PORTS.pack(protocol, first), _PORTS.pack(protocol, last)
+    for area in areas:
+        ports = _PORTS.pack(area.protocol, area.first), _PORTS.pack(area.last_protocol, area.last)
         if version == 4:
             yield Element(head + low + ports[0], end=head + high + ports[1])
         else:

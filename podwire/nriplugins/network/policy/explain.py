@@ -1,18 +1,19 @@
 """Explains why a packet passes or not: which policy and rule decides, in each direction. Pure."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
+from typing import NamedTuple
 
 from podwire.linux.values import IP
+from podwire.nriplugins.network.policy.admin_policies import ADMIN, ALLOW, BASELINE, PASS, AdminPolicy, OrderedRule
+from podwire.nriplugins.network.policy.matching import has_port, meets
 from podwire.nriplugins.network.policy.model import Model
-from podwire.nriplugins.network.policy.policies import EGRESS, INGRESS, Block, Peer, Policy, PortMatch, Rule
-from podwire.nriplugins.network.policy.spans import Network
+from podwire.nriplugins.network.policy.policies import EGRESS, INGRESS, Policy, Rule
 from podwire.nriplugins.network.policy.values import PROTOCOLS, Pod
 
 End = Pod | IP
 """A pod, or an address."""
-_NAMES = {number: name for name, number in PROTOCOLS.items()}
 
 
 class Unknown(LookupError):
@@ -27,11 +28,11 @@ class Judgement:
     allowed: bool
     reason: str
     policy: str = ""
-    """The policy that allows, as namespace/name."""
+    """The policy that decides: namespace/name, or kind and name of an admin policy."""
     rule: str = ""
     """Its rule, as a field path: spec.ingress[0]."""
     policies: tuple[str, ...] = ()
-    """All policies that isolate this end."""
+    """All policies that are for this end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,62 +139,49 @@ def _decide(
     protocol: int,
     port: int,
 ) -> Judgement:
-    policies = model.selected(own, direction)
-    names = tuple(map(str, policies))
+    """The first admin policy that matches decides, then NetworkPolicies if they isolate, then the baseline."""
+    policies, admin_policies = model.selected(own, direction), model.ordered(own, direction)
+    baseline = [policy for policy in admin_policies if policy.kind == BASELINE]
+    names, named = tuple(map(str, (*policies, *admin_policies))), None if receiver is None else receiver.ports
+
+    def first(candidates: Iterable[Policy | AdminPolicy]) -> _Match | None:
+        for policy in candidates:
+            rules: Sequence[Rule | OrderedRule] = policy.rules[direction]
+            for index, rule in enumerate(rules):
+                if meets(model, rule, other, address) and has_port(rule.ports, named, protocol, port):
+                    return _Match(str(policy), f"spec.{direction.lower()}[{index}]", rule)
+        return None
+
+    found, passed = first(policy for policy in admin_policies if policy.kind == ADMIN), ""
+    if found is not None and found.action == PASS:
+        passed, found = f"{found} passes it on; ", None
+    if found is None:
+        found = first(policies or baseline)
+    if found is not None:
+        allowed = found.action == ALLOW
+        reason = f"{passed}{found} {'allows' if allowed else 'denies'} it"
+        return Judgement(
+            direction=direction, allowed=allowed, reason=reason, policy=found.policy, rule=found.where, policies=names
+        )
     if not policies:
-        return Judgement(direction=direction, allowed=True, reason=f"no policy isolates {own} for {direction.lower()}")
-    for policy, index, rule in _rules(policies, direction):
-        if _meant(model, rule, other, address) and _port(rule.ports, receiver, protocol, port):
-            where = f"spec.{direction.lower()}[{index}]"
-            reason = f"{policy} {where} allows it"
-            return Judgement(
-                direction=direction, allowed=True, reason=reason, policy=str(policy), rule=where, policies=names
-            )
-    who = f"{len(names)} policies isolate" if len(names) > 1 else f"{names[0]} isolates"
-    reason = f"{who} {own} for {direction.lower()} and no rule allows it"
+        reason = f"{passed}no policy isolates {own} for {direction.lower()}"
+        return Judgement(direction=direction, allowed=True, reason=reason, policies=names)
+    who = f"{len(policies)} policies isolate" if len(policies) > 1 else f"{policies[0]} isolates"
+    reason = f"{passed}{who} {own} for {direction.lower()} and no rule allows it"
     return Judgement(direction=direction, allowed=False, reason=reason, policies=names)
 
 
-def _rules(policies: Iterable[Policy], direction: str) -> Iterator[tuple[Policy, int, Rule]]:
-    for policy in policies:
-        for index, rule in enumerate(policy.rules[direction]):
-            yield policy, index, rule
+class _Match(NamedTuple):
+    """A rule that matches a packet."""
 
+    policy: str
+    where: str
+    rule: Rule | OrderedRule
 
-def _meant(model: Model, rule: Rule, other: Pod | None, address: IP) -> bool:
-    if not rule.peers:
-        return True
-    return any(
-        _in_block(peer, address) if isinstance(peer, Block) else other is not None and _is_peer(model, peer, other)
-        for peer in rule.peers
-    )
+    @property
+    def action(self) -> str:
+        return self.rule.action if isinstance(self.rule, OrderedRule) else ALLOW
 
-
-def _is_peer(model: Model, peer: Peer, pod: Pod) -> bool:
-    if peer.namespace is not None:
-        namespace_matches = peer.namespace == pod.namespace
-    else:
-        namespace_matches = peer.namespaces.matches(model.identities.labels_of(pod.namespace))
-    return namespace_matches and peer.pods.matches(pod.labels)
-
-
-def _in_block(block: Block, address: IP) -> bool:
-    return _in(block.network, address) and not any(_in(network, address) for network in block.excepts)
-
-
-def _in(network: Network, address: IP) -> bool:
-    return network.version == address.version and address in network
-
-
-def _port(ports: tuple[PortMatch, ...], receiver: Pod | None, protocol: int, port: int) -> bool:
-    return not ports or any(_is_port(policy_port, receiver, protocol, port) for policy_port in ports)
-
-
-def _is_port(match: PortMatch, receiver: Pod | None, protocol: int, port: int) -> bool:
-    if match.protocol != protocol:
-        return False
-    if match.port is None:
-        return True
-    if isinstance(match.port, str):
-        return receiver is not None and receiver.ports.get((_NAMES[protocol], match.port)) == port
-    return match.port <= port <= (match.end or match.port)
+    def __str__(self) -> str:
+        named = isinstance(self.rule, OrderedRule) and self.rule.name
+        return f"{self.policy} {self.where}" + (f' "{named}"' if named else "")

@@ -8,11 +8,11 @@ from typing import Protocol
 from weakref import WeakSet
 
 from podwire.linux.values import IP
+from podwire.nriplugins.network.policy.admin_policies import AdminPolicy
 from podwire.nriplugins.network.policy.identities import ANY_POD, Identities, Identity, anchor
 from podwire.nriplugins.network.policy.policies import EGRESS, EVERY_POD, Key, Peer, Policy
-from podwire.nriplugins.network.policy.values import PROTOCOLS, NamedPort, Pod
-
-_PROTOCOL_NAMES = {number: name for name, number in PROTOCOLS.items()}
+from podwire.nriplugins.network.policy.values import PROTOCOL_NAMES, NamedPort, Pod
+from podwire.objects.selectors import LabelSelector
 
 
 class Listener(Protocol):
@@ -32,18 +32,27 @@ class Listener(Protocol):
     def policies_changed(self, namespace: str, policies: Iterable[Policy]) -> None:
         """Policies changed; as they are or were."""
 
+    def admin_policies_changed(self, policies: Iterable[AdminPolicy]) -> None:
+        """The same for policies of the administrator."""
+
+    def nodes_changed(self) -> None:
+        """A node has other addresses or labels."""
+
 
 class Model:
     def __init__(self) -> None:
         self.pods: dict[str, Pod] = {}
         self.policies: dict[Key, Policy] = {}
+        self.admin_policies: dict[Key, AdminPolicy] = {}
+        """Those of both kinds, by kind and name."""
         self.identities = Identities()
         self._owners: dict[IP, list[str]] = {}
         self._held: dict[str, tuple[IP, ...]] = {}
         self._released: dict[str, set[IP]] = {}
         self._selecting: dict[str, dict[tuple[str, str] | None, dict[Key, Policy]]] = {}
         self._named: dict[NamedPort, int] = {}
-        self._nodes: dict[str, frozenset[IP]] = {}
+        self._nodes: dict[str, tuple[frozenset[IP], Mapping[str, str]]] = {}
+        self._nodes_found: dict[LabelSelector, frozenset[IP]] = {}
         self._spaces: set[str] = set()
         self._listeners: WeakSet[Listener] = WeakSet()
 
@@ -162,12 +171,31 @@ class Model:
 
     # Nodes and namespaces.
 
-    def put_node(self, name: str, addresses: Iterable[IP]) -> None:
-        """Adds a node's name and addresses, so that `explain` knows whose traffic is always allowed."""
-        self._nodes[name] = frozenset(addresses)
+    def put_node(self, name: str, addresses: Iterable[IP], labels: Mapping[str, str] | None = None) -> None:
+        """Adds a node: peers of admin policies select it by its labels, and it always reaches its own pods."""
+        node = frozenset(addresses), dict(labels or {})
+        if self._nodes.get(name) != node:
+            self._nodes[name] = node
+            self._notify_nodes()
+
+    def remove_node(self, name: str) -> None:
+        if self._nodes.pop(name, None) is not None:
+            self._notify_nodes()
+
+    def _notify_nodes(self) -> None:
+        self._nodes_found.clear()
+        for listener in self._listeners:
+            listener.nodes_changed()
 
     def node_addresses(self, name: str) -> frozenset[IP]:
-        return self._nodes.get(name, frozenset())
+        return self._nodes[name][0] if name in self._nodes else frozenset()
+
+    def addresses_of_nodes(self, selector: LabelSelector) -> frozenset[IP]:
+        """The addresses of all nodes that a selector matches."""
+        if selector not in self._nodes_found:
+            matching = (addresses for addresses, labels in self._nodes.values() if selector.matches(labels))
+            self._nodes_found[selector] = frozenset().union(*matching)
+        return self._nodes_found[selector]
 
     def put_namespace(self, name: str, labels: Mapping[str, str]) -> None:
         self._namespace(name, labels)
@@ -182,6 +210,11 @@ class Model:
                 listener.identity_changed(identity)
         if before != self.identities.labels_of(name):
             self._space(name, changed=True)
+            if self.admin_policies:  # their subjects are selected by labels of namespaces
+                for pod in self.pods.values():
+                    if pod.namespace == name:
+                        for listener in self._listeners:
+                            listener.pod_changed(pod.uid)
 
     def _space(self, name: str, *, changed: bool = False) -> None:
         if changed or name not in self._spaces:
@@ -222,10 +255,30 @@ class Model:
         for listener in self._listeners:
             listener.policies_changed(namespace, policies)
 
+    def put_admin_policy(self, policy: AdminPolicy) -> None:
+        before = self.admin_policies.get(policy.key)
+        if before == policy:
+            return
+        self._name_ports(policy, 1)
+        if before is not None:
+            self._name_ports(before, -1)
+        self.admin_policies[policy.key] = policy
+        self._notify_admin([policy] if before is None else [before, policy])
+
+    def remove_admin_policy(self, kind: str, name: str) -> None:
+        policy = self.admin_policies.pop((kind, name), None)
+        if policy is not None:
+            self._name_ports(policy, -1)
+            self._notify_admin([policy])
+
+    def _notify_admin(self, policies: list[AdminPolicy]) -> None:
+        for listener in self._listeners:
+            listener.admin_policies_changed(policies)
+
     def _shelf(self, policy: Policy) -> dict[Key, Policy]:
         return self._selecting.setdefault(policy.namespace, {}).setdefault(anchor(policy.pods), {})
 
-    def _name_ports(self, policy: Policy, by: int) -> None:
+    def _name_ports(self, policy: Policy | AdminPolicy, by: int) -> None:
         """Egress rules may name ports of other pods: pods with such a port get another identity."""
         changed = set()
         for name in egress_names(policy):
@@ -251,6 +304,23 @@ class Model:
         policies = [policy for policy in near if direction in policy.rules and policy.pods.matches(pod.labels)]
         return sorted(policies, key=lambda policy: policy.name)
 
+    def ordered(self, pod: Pod, direction: str) -> list[AdminPolicy]:
+        """The admin policies of both kinds that have rules for a pod in a direction, in the order in which they decide.
+
+        Those of the baseline come last; they decide only where no NetworkPolicy isolates the pod.
+        """
+        if pod.host_network or pod.is_process:
+            return []
+        space = self.identities.labels_of(pod.namespace)
+        policies = [
+            policy
+            for policy in self.admin_policies.values()
+            if direction in policy.rules
+            and policy.subject.namespaces.matches(space)
+            and policy.subject.pods.matches(pod.labels)
+        ]
+        return sorted(policies, key=lambda policy: (policy.kind, *policy.order))
+
 
 def _peers(policy: Policy) -> Iterable[Peer]:
     """The peers that match single pods, once per rule; named ports match single pods, too."""
@@ -262,9 +332,9 @@ def _peers(policy: Policy) -> Iterable[Peer]:
                 yield EVERY_POD
 
 
-def egress_names(policy: Policy) -> Iterable[NamedPort]:
+def egress_names(policy: Policy | AdminPolicy) -> Iterable[NamedPort]:
     """The named ports of its egress rules, once per occurrence."""
     for rule in policy.rules.get(EGRESS, ()):
         for port in rule.ports:
             if isinstance(port.port, str):
-                yield _PROTOCOL_NAMES[port.protocol], port.port
+                yield PROTOCOL_NAMES[port.protocol], port.port

@@ -109,7 +109,7 @@ def policy_of(manifest: Mapping[str, Any]) -> Policy:
     rules = {
         direction: _rules(given[direction], direction, namespace) for direction in DIRECTIONS if direction in types
     }
-    selected = _selector(spec.get("podSelector") or {}, "spec.podSelector")
+    selected = selector_of(spec.get("podSelector") or {}, "spec.podSelector")
     return Policy(namespace, metadata.get("name", ""), selected, rules)
 
 
@@ -132,17 +132,17 @@ def _peer(given: Mapping[str, Any], namespace: str, where: str) -> Peer | Block:
         return _block(block, f"{where}.ipBlock")
     if pods is None and namespaces is None:
         raise Broken(where, "Required value: must specify a peer")
-    selected = EVERYTHING if pods is None else _selector(pods, f"{where}.podSelector")
+    selected = EVERYTHING if pods is None else selector_of(pods, f"{where}.podSelector")
     if namespaces is None:
         return the(Peer(selected, namespace))
-    return the(Peer(selected, None, _selector(namespaces, f"{where}.namespaceSelector")))
+    return the(Peer(selected, None, selector_of(namespaces, f"{where}.namespaceSelector")))
 
 
 def _block(given: Mapping[str, Any], where: str) -> Block:
-    network = _network(given.get("cidr"), f"{where}.cidr")
+    network = network_of(given.get("cidr"), f"{where}.cidr")
     excepts = []
     for index, except_ in enumerate(given.get("except") or []):
-        without = _network(except_, f"{where}.except[{index}]")
+        without = network_of(except_, f"{where}.except[{index}]")
         if without.version != network.version or not _inside(without, network):
             raise Broken(f"{where}.except[{index}]", f'Invalid value: "{except_}": must be a strict subset of `cidr`')
         excepts.append(without)
@@ -154,7 +154,7 @@ def _inside(inner: Network, outer: Network) -> bool:
     return first <= int(inner.network_address) <= last and inner.prefixlen > outer.prefixlen
 
 
-def _network(given: Any, where: str) -> Network:
+def network_of(given: Any, where: str) -> Network:
     try:
         return ip_network(given, strict=False)
     except ValueError:
@@ -174,7 +174,7 @@ def _port(given: Mapping[str, Any], where: str) -> PortMatch:
     return PortMatch(PROTOCOLS[protocol], port, end)
 
 
-def _selector(given: Mapping[str, Any], where: str) -> LabelSelector:
+def selector_of(given: Mapping[str, Any], where: str) -> LabelSelector:
     try:
         return from_object(given)
     except ValueError as error:

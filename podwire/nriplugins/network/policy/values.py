@@ -9,7 +9,9 @@ from typing import Any
 from podwire.linux.values import IP
 
 PROTOCOLS = {"TCP": 6, "UDP": 17, "SCTP": 132}
+PROTOCOL_NAMES = {number: name for name, number in PROTOCOLS.items()}
 _FINAL = frozenset(("Succeeded", "Failed"))
+_NODE_ADDRESSES = ("InternalIP", "ExternalIP")
 NAME_LABEL = "kubernetes.io/metadata.name"
 DNS_NAMESPACE, DNS_LABELS = "kube-system", {"k8s-app": "kube-dns"}
 """The labels by which policies allow the DNS server of a cluster, whichever program it is."""
@@ -78,6 +80,12 @@ def dns_server_of(slice_: Mapping[str, Any]) -> Pod:
         ports=ports,
         is_process=True,
     )
+
+
+def node_addresses_of(manifest: Mapping[str, Any]) -> list[IP]:
+    """The addresses of a Node object by which others reach it."""
+    addresses = (manifest.get("status") or {}).get("addresses") or ()
+    return [ip_address(address["address"]) for address in addresses if address.get("type") in _NODE_ADDRESSES]
 
 
 def named_ports(spec: Mapping[str, Any]) -> dict[NamedPort, int]:

@@ -32,11 +32,13 @@ def policy() -> Callable[..., dict[str, Any]]:
     """A policy for config maps; validations are expressions, or as they are written."""
 
     def make(*validations: Any, name: str = "p", match: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
-        told = [{"expression": each} if isinstance(each, str) else each for each in validations]
+        result = [
+            {"expression": validation} if isinstance(validation, str) else validation for validation in validations
+        ]
         constraints = {"resourceRules": [rules("configmaps")], **(match or {})}
         return {
             "metadata": {"name": name},
-            "spec": {"matchConstraints": constraints, **({"validations": told} if told else {}), **spec},
+            "spec": {"matchConstraints": constraints, **({"validations": result} if result else {}), **spec},
         }
 
     return make
@@ -56,14 +58,14 @@ def enforce(api) -> Callable[..., Awaitable[None]]:
 
     async def enforced(policy: dict[str, Any], *bindings: dict[str, Any]) -> None:
         stored = await api.made(POLICIES, policy)
-        for each in bindings:
-            await api.made(BINDINGS, each)
-        wanted = {each["metadata"]["name"] for each in bindings}
+        for entry in bindings:
+            await api.made(BINDINGS, entry)
+        wanted = {binding["metadata"]["name"] for binding in bindings}
         name, keeper = stored["metadata"]["name"], api.assembled.policies
 
         async def active() -> set[str]:
             held = keeper.active.bound
-            return {one.name for each in held if each.policy.name == name for one in each.bindings}
+            return {one.name for item in held if item.policy.name == name for one in item.bindings}
 
         await answer_when(active, lambda names: names >= wanted)
 

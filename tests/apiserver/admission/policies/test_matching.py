@@ -9,8 +9,8 @@ PODS = Kind(group="", version="v1", resource="pods", kind="Pod")
 NODES = Kind(group="", version="v1", resource="nodes", kind="Node", namespaced=False)
 SPACES = Kind(group="", version="v1", resource="namespaces", kind="Namespace", namespaced=False)
 SCALERS, OLD_SCALERS = (
-    Kind(group="autoscaling", version=each, resource="horizontalpodautoscalers", kind="HorizontalPodAutoscaler")
-    for each in ("v2", "v1")
+    Kind(group="autoscaling", version=name, resource="horizontalpodautoscalers", kind="HorizontalPodAutoscaler")
+    for name in ("v2", "v1")
 )
 
 
@@ -67,8 +67,8 @@ def rule(**given):
     ],
 )
 def test_a_rule_matches_as_specified(given, asked, meant):
-    told = {"resourceRules": [rule(**given)], "matchPolicy": "Exact"}
-    assert constraints(told).kind_for(asked, ()) == (asked.kind if meant else None)
+    document = {"resourceRules": [rule(**given)], "matchPolicy": "Exact"}
+    assert constraints(document).kind_for(asked, ()) == (asked.kind if meant else None)
     without = {"excludeResourceRules": [rule(**given)], "matchPolicy": "Exact"}
     assert constraints(without).kind_for(asked, ()) == (None if meant else asked.kind)
 
@@ -80,25 +80,25 @@ def test_no_rules_mean_everything():
 
 @pytest.mark.parametrize(("matching", "found"), [("Equivalent", OLD_SCALERS), ("Exact", None)])
 def test_another_version_of_the_same_is_meant_too(matching, found):
-    told = {
+    document = {
         "matchPolicy": matching,
         "resourceRules": [rule(apiGroups=["autoscaling"], apiVersions=["v1"], resources=["horizontalpodautoscalers"])],
     }
-    assert constraints(told).kind_for(target(SCALERS), (OLD_SCALERS,)) == found
+    assert constraints(document).kind_for(target(SCALERS), (OLD_SCALERS,)) == found
 
 
 def test_the_requests_own_version_comes_first():
-    told = {
+    document = {
         "matchPolicy": "Equivalent",
         "resourceRules": [rule(apiGroups=["*"], apiVersions=["*"], resources=["horizontalpodautoscalers"])],
     }
-    assert constraints(told).kind_for(target(SCALERS), (OLD_SCALERS,)) == SCALERS
+    assert constraints(document).kind_for(target(SCALERS), (OLD_SCALERS,)) == SCALERS
 
 
 def test_other_versions_of_an_excluded_resource_are_excluded():
     excluded = rule(apiGroups=["autoscaling"], apiVersions=["v1"], resources=["horizontalpodautoscalers"])
-    told = {"matchPolicy": "Equivalent", "excludeResourceRules": [excluded]}
-    assert constraints(told).kind_for(target(SCALERS), (OLD_SCALERS,)) is None
+    document = {"matchPolicy": "Equivalent", "excludeResourceRules": [excluded]}
+    assert constraints(document).kind_for(target(SCALERS), (OLD_SCALERS,)) is None
 
 
 @pytest.mark.parametrize(
@@ -112,6 +112,6 @@ def test_other_versions_of_an_excluded_resource_are_excluded():
     ],
 )
 def test_objects_are_picked_as_they_will_be_or_were(new, old, picked):
-    told = constraints({"objectSelector": {"matchLabels": {"app": "web"}}})
+    result = constraints({"objectSelector": {"matchLabels": {"app": "web"}}})
     objects = (None if labels is None else {"metadata": {"labels": labels}} for labels in (new, old))
-    assert told.picks(*objects) is picked
+    assert result.picks(*objects) is picked

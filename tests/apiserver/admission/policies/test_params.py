@@ -71,7 +71,7 @@ async def test_a_binding_without_parameters_leaves_them_null(api, limited, bindi
 async def test_each_binding_has_its_own(api, limited, binding, enforce, config):
     for name, most in (("one", "9"), ("two", "5")):
         await api.made(CONFIGS, config(name, most=most))
-    refs = [{"name": each, "parameterNotFoundAction": "Deny"} for each in ("one", "two")]
+    refs = [{"name": name, "parameterNotFoundAction": "Deny"} for name in ("one", "two")]
     await enforce(limited, binding("a", paramRef=refs[0]), binding("b", paramRef=refs[1]))
     assert "with binding 'b' denied request: at most 5" in (await api.post(SECRETS, secret("sixsix"))).message
 
@@ -80,10 +80,10 @@ async def test_parameters_can_be_custom_resources(widgets, policy, binding, enfo
     await widgets.made(
         WIDGETS, {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "most": 3}
     )
-    told = policy(
+    result = policy(
         "object.metadata.name.size() <= params.most", paramKind={"apiVersion": "example.com/v1", "kind": "Widget"}
     )
-    await enforce(told, binding(paramRef={"name": "w", "parameterNotFoundAction": "Deny"}))
+    await enforce(result, binding(paramRef={"name": "w", "parameterNotFoundAction": "Deny"}))
     assert (await widgets.post(CONFIGS, config("abc"))).status == 201
     assert (await widgets.post(CONFIGS, config("abcd"))).status == 422
 
@@ -122,8 +122,8 @@ async def test_parameters_can_be_custom_resources(widgets, policy, binding, enfo
 async def test_parameters_that_cannot_be_looked_for(
     api, policy, binding, enforce, rule, kind, ref, resource, path, why
 ):
-    told = policy("true", paramKind=kind, match={"resourceRules": [rule(resource)]})
-    await enforce(told, binding(paramRef={**ref, "parameterNotFoundAction": "Allow"}))
+    result = policy("true", paramKind=kind, match={"resourceRules": [rule(resource)]})
+    await enforce(result, binding(paramRef={**ref, "parameterNotFoundAction": "Allow"}))
     reply = await api.post(path, {"metadata": {"name": "one"}, **({"value": 1} if resource != "configmaps" else {})})
     assert reply.status == 422
     assert reply.message.endswith(f"denied request: {why}")

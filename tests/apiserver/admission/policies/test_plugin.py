@@ -26,7 +26,7 @@ async def test_a_refusal_has_upstreams_message(api, policy, binding, enforce, co
 
 
 @pytest.mark.parametrize(
-    ("validation", "code", "reason", "told"),
+    ("validation", "code", "reason", "reported"),
     [
         pytest.param(
             {"expression": " object == null "}, 422, "Invalid", "failed expression: object == null", id="bare"
@@ -70,15 +70,15 @@ async def test_a_refusal_has_upstreams_message(api, policy, binding, enforce, co
         ),
     ],
 )
-async def test_the_message_of_a_validation(api, policy, binding, enforce, config, validation, code, reason, told):
+async def test_the_message_of_a_validation(api, policy, binding, enforce, config, validation, code, reason, reported):
     await enforce(policy(validation), binding())
     reply = await api.post(CONFIGS, config("one", color="red"))
     assert (reply.status, reply.body["reason"]) == (code, reason)
-    assert reply.message.endswith(f"denied request: {told}")
+    assert reply.message.endswith(f"denied request: {reported}")
 
 
 async def test_the_first_failed_validation_is_reported(api, policy, binding, enforce, config):
-    first, second = ({"expression": "false", "message": each} for each in ("first", "second"))
+    first, second = ({"expression": "false", "message": name} for name in ("first", "second"))
     await enforce(policy(first, second), binding())
     assert (await api.post(CONFIGS, config())).message.endswith("denied request: first")
 
@@ -110,7 +110,7 @@ async def test_audits_are_noted_in_the_log(api, policy, binding, enforce, config
         policy({"expression": BLUE, "message": "no"}, auditAnnotations=annotations), binding(actions=("Audit",))
     )
     assert (await api.post(CONFIGS, config("one", color="red"))).status == 201
-    failure, colors = (each.annotations for each in caplog.records if each.name == "podwire.apiserver.audit")
+    failure, colors = (record.annotations for record in caplog.records if record.name == "podwire.apiserver.audit")
     assert failure == {
         "validation.policy.admission.k8s.io/validation_failure": '[{"message":"no","policy":"p","binding":"b",'
         '"expressionIndex":0,"validationActions":["Audit"]}]'
@@ -326,9 +326,9 @@ async def test_texts_that_cannot_be_evaluated_are_refused(api, policy, binding, 
 )
 async def test_a_stored_policy_that_does_not_compile_fails_closed(serve, api, policy, binding, config, spec, said):
     metadata = {"name": "p", "uid": "u", "creationTimestamp": "2024-01-01T00:00:00Z", "generation": 1}
-    for name, told in (("p", policy(**spec)["spec"]), ("none", {})):
+    for name, reported in (("p", policy(**spec)["spec"]), ("none", {})):
         stored = {"kind": "ValidatingAdmissionPolicy", "apiVersion": "admissionregistration.k8s.io/v1"}
-        whole = {**stored, "metadata": {**metadata, "name": name}, "spec": told}
+        whole = {**stored, "metadata": {**metadata, "name": name}, "spec": reported}
         await api.store.create(f"/registry/validatingadmissionpolicies/{name}", msgspec.json.encode(whole))
     await api.made(BINDINGS, binding())
     other = await serve(api.store)

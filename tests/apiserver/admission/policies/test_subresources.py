@@ -108,8 +108,10 @@ async def test_another_version_is_validated_in_the_policys_version(api, policy, 
         "object.apiVersion == 'autoscaling/v1' && object.spec.targetCPUUtilizationPercentage == 50 &&"
         " request.resource.version == 'v1' && request.requestResource.version == 'v2' && object.spec.maxReplicas < 5"
     )
-    told = policy({"expression": expression, "message": "no"}, match={"matchPolicy": matching, "resourceRules": [rule]})
-    await enforce(told, binding())
+    result = policy(
+        {"expression": expression, "message": "no"}, match={"matchPolicy": matching, "resourceRules": [rule]}
+    )
+    await enforce(result, binding())
     metric = {
         "type": "Resource",
         "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}},
@@ -160,8 +162,8 @@ async def test_a_binding_narrows_its_policy(api, config, policy, binding, enforc
 
 
 async def test_custom_resources_are_validated_like_built_in_ones(widgets, policy, binding, enforce, rule):
-    told = policy({"expression": "object.size < 5", "message": "no"}, match={"resourceRules": [rule("widgets")]})
-    await enforce(told, binding())
+    result = policy({"expression": "object.size < 5", "message": "no"}, match={"resourceRules": [rule("widgets")]})
+    await enforce(result, binding())
     path = "/apis/example.com/v1/namespaces/default/widgets"
     body = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}}
     assert denied(await widgets.post(path, {**body, "size": 9}))

@@ -30,8 +30,8 @@ def rule(*resources, group="", version="v1"):
     ],
 )
 async def test_a_well_typed_expression_has_no_warning(api, policy, expression):
-    told = await status(api, policy(expression, match={"resourceRules": [rule("pods")]}))
-    assert told == {"observedGeneration": 1, "typeChecking": {}}
+    result = await status(api, policy(expression, match={"resourceRules": [rule("pods")]}))
+    assert result == {"observedGeneration": 1, "typeChecking": {}}
 
 
 async def test_a_type_error_is_reported_by_field_and_kind(api, policy):
@@ -41,8 +41,8 @@ async def test_a_type_error_is_reported_by_field_and_kind(api, policy):
     )
     rules = [rule("deployments", "replicasets", group="apps"), rule("pods", "pods/status")]
     variables = [{"name": "many", "expression": "object.spec.replicas > 2"}]
-    told = await status(api, policy(*validations, match={"resourceRules": rules}, variables=variables))
-    warnings = {each["fieldRef"]: each["warning"] for each in told["typeChecking"]["expressionWarnings"]}
+    result = await status(api, policy(*validations, match={"resourceRules": rules}, variables=variables))
+    warnings = {warning["fieldRef"]: warning["warning"] for warning in result["typeChecking"]["expressionWarnings"]}
     assert sorted(warnings) == [
         "spec.validations[0].expression",
         "spec.validations[0].messageExpression",
@@ -59,12 +59,12 @@ async def test_a_type_error_is_reported_by_field_and_kind(api, policy):
     "given", [rule("*"), rule("pods", group="*"), rule("pods", version="*"), rule("nothing"), rule("pods/status")]
 )
 async def test_rules_that_name_no_kind_are_not_checked(api, policy, given):
-    told = await status(api, policy("object.nope == 1", match={"resourceRules": [given]}))
-    assert told["typeChecking"] == {}
+    result = await status(api, policy("object.nope == 1", match={"resourceRules": [given]}))
+    assert result["typeChecking"] == {}
 
 
 async def test_a_kind_that_contains_itself_is_known_down_to_there(api, policy):
     name = "customresourcedefinitions"
     deep = "object.spec.versions.all(v, v.schema.openAPIV3Schema.properties['spec'].properties['x'].anything == 1)"
-    told = await status(api, policy(deep, match={"resourceRules": [rule(name, group="apiextensions.k8s.io")]}))
-    assert told["typeChecking"] == {}
+    result = await status(api, policy(deep, match={"resourceRules": [rule(name, group="apiextensions.k8s.io")]}))
+    assert result["typeChecking"] == {}

@@ -19,7 +19,7 @@ def rules(**given):
 
 
 def texts(errors):
-    return [str(each) for each in errors]
+    return [str(error) for error in errors]
 
 
 def test_a_policy_with_everything_is_valid():
@@ -182,7 +182,7 @@ NOTHING = "Required value: validations or auditAnnotations must contain at least
             id="conditions of the same name",
         ),
         pytest.param(
-            policy(matchConditions=[{"name": f"n{each}", "expression": "true"} for each in range(65)]),
+            policy(matchConditions=[{"name": f"n{number}", "expression": "true"} for number in range(65)]),
             ["spec.matchConditions: Too many: 65: must have at most 64 items"],
             id="too many conditions",
         ),

@@ -28,9 +28,9 @@ DEVICE = {"driver": "net.example.com", "pool": "n1", "device": "eth0"}
 def errors_of(status, before=None, **metadata):
     new, old = copy.deepcopy(CLAIM), copy.deepcopy(CLAIM)
     new["status"], old["status"] = status, before or {}
-    for each in (new, old):
-        each["metadata"] |= metadata
-    return [str(each) for each in strategy_of(KIND).errors_on_update(new, old, "status")]
+    for entry in (new, old):
+        entry["metadata"] |= metadata
+    return [str(item) for item in strategy_of(KIND).errors_on_update(new, old, "status")]
 
 
 def allocated(**changes):

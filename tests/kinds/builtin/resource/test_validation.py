@@ -19,7 +19,7 @@ def errors_of(kind, spec, api_version=V1):
     metadata = {"name": "x", "uid": "u", **({"namespace": "default"} if found.namespaced else {})}
     obj = {"metadata": metadata, "spec": copy.deepcopy(spec)}
     strategy_of(found).apply_defaults(obj)
-    return [str(each) for each in strategy_of(found).errors_on_create(found, obj)]
+    return [str(item) for item in strategy_of(found).errors_on_create(found, obj)]
 
 
 def claim(**exactly):
@@ -129,12 +129,12 @@ def test_invalid_claims_are_rejected(spec, errors):
     ("spec", "errors"),
     [
         pytest.param(
-            {**one_device(), "devices": [{"name": f"d{each}"} for each in range(129)]},
+            {**one_device(), "devices": [{"name": f"d{number}"} for number in range(129)]},
             ["spec.devices: Too many: 129: must have at most 128 items"],
             id="too many devices",
         ),
         pytest.param(
-            {**one_device(), "devices": [{"name": f"d{each}", "taints": [TAINT]} for each in range(65)]},
+            {**one_device(), "devices": [{"name": f"d{number}", "taints": [TAINT]} for number in range(65)]},
             ["spec.devices: Too many: 65: must have at most 64 items"],
             id="too many for taints",
         ),
@@ -149,7 +149,7 @@ def test_invalid_claims_are_rejected(spec, errors):
             id="a long text",
         ),
         pytest.param(
-            one_device(attributes={f"a{each}": {"int": 1} for each in range(33)}),
+            one_device(attributes={f"a{number}": {"int": 1} for number in range(33)}),
             ["spec.devices[0]: Invalid value: 33: the total number of attributes and capacities must not exceed 32"],
             id="too many attributes",
         ),
@@ -188,7 +188,7 @@ def test_invalid_slices_are_rejected(spec, errors):
 def policies(policy, value="10"):
     errors = []
     capacity({"value": value, "requestPolicy": policy}, "bw", errors, shared=True)
-    return [str(each) for each in errors]
+    return [str(error) for error in errors]
 
 
 @pytest.mark.parametrize(
@@ -300,7 +300,7 @@ RULES = "resource.k8s.io/v1beta2"
                 "spec.deviceSelector.driver: Required value",
                 "spec.deviceSelector.pool: Required value",
                 f'spec.deviceSelector.device: Invalid value: "A": {names.dns_label("A")[0]}',
-                *(f'spec.taint.key: Invalid value: "": {each}' for each in names.qualified_name("")),
+                *(f'spec.taint.key: Invalid value: "": {item}' for item in names.qualified_name("")),
                 "spec.taint.effect: Required value",
             ],
             id="of every wrong kind",
@@ -330,7 +330,7 @@ CONDITION = {"type": "Ready", "status": "True", "reason": "Ok", "lastTransitionT
             id="of every wrong kind",
         ),
         pytest.param(
-            [{**CONDITION, "type": f"T{each}"} for each in range(9)],
+            [{**CONDITION, "type": f"T{number}"} for number in range(9)],
             ["status.conditions: Too many: 9: must have at most 8 items"],
             id="too many",
         ),
@@ -340,4 +340,4 @@ def test_conditions_have_the_common_form(conditions, errors):
     kind = BUILTIN.of_kind(RULES, "DeviceTaintRule")
     old = {"metadata": {"name": "r", "uid": "u", "resourceVersion": "1"}, "spec": {"taint": TAINT}}
     new = {**old, "status": {"conditions": conditions}}
-    assert [str(each) for each in strategy_of(kind).errors_on_update(new, old, "status")] == errors
+    assert [str(item) for item in strategy_of(kind).errors_on_update(new, old, "status")] == errors

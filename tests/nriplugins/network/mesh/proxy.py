@@ -47,12 +47,12 @@ async def main(uid: int, ports: list[int]) -> None:
     os.setresgid(uid, uid, uid)
     os.setresuid(uid, uid, uid)
     servers = []
-    for each in ports:
-        listening = socket.create_server(("::", each), family=socket.AF_INET6, dualstack_ipv6=True)
+    for port in ports:
+        listening = socket.create_server(("::", port), family=socket.AF_INET6, dualstack_ipv6=True)
         servers.append(await asyncio.start_server(serve, sock=listening))
     say("listening", *ports)
-    await asyncio.gather(*(each.serve_forever() for each in servers))
+    await asyncio.gather(*(server.serve_forever() for server in servers))
 
 
 if __name__ == "__main__":
-    asyncio.run(main(int(sys.argv[1]), [int(each) for each in sys.argv[2:]]))
+    asyncio.run(main(int(sys.argv[1]), [int(item) for item in sys.argv[2:]]))

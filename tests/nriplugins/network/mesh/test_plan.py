@@ -22,8 +22,8 @@ def resource(name="a", *, created=OLD, namespace="default", selector="web", uid=
     )
 
 
-def told(planned):
-    return [(each.resource.name, each.why, each.field) for each in planned.problems]
+def reported(planned):
+    return [(problem.resource.name, problem.why, problem.field) for problem in planned.problems]
 
 
 def test_a_pod_without_resources_has_no_table():
@@ -37,7 +37,7 @@ def test_a_pod_has_the_one_that_it_names():
     pod = WEB._replace(annotations={MESH: "named,gone"})
     planned = plan(pod, [resource("named", selector="db", inbound=IN)])
     assert planned.inbound is not None
-    assert told(planned) == [("gone", Why.MISSING, "")]
+    assert reported(planned) == [("gone", Why.MISSING, "")]
 
 
 @pytest.mark.parametrize(
@@ -60,12 +60,12 @@ def test_of_two_that_redirect_one_direction_the_senior_is_taken(one, other):
 def test_the_same_of_two_is_shared():
     planned = plan(WEB, [resource("a", outbound=OUT), resource("b", outbound=OUT)])
     assert planned.problems == ()
-    assert [each.name for each in planned.outbound.owners] == ["a", "b"]
+    assert [owner.name for owner in planned.outbound.owners] == ["a", "b"]
 
 
 def test_another_proxy_on_the_same_port_is_a_conflict():
     planned = plan(WEB, [resource("a", outbound=OUT), resource("b", outbound=OUT, uid=7)])
-    assert told(planned) == [("b", Why.CONFLICT, "spec.outbound")]
+    assert reported(planned) == [("b", Why.CONFLICT, "spec.outbound")]
 
 
 @pytest.mark.parametrize("policy", ["Fail", "Ignore"])
@@ -78,7 +78,7 @@ def test_a_broken_resource_affects_only_itself(policy):
 
 
 def chains(*resources):
-    return {each.name: each for each in table(plan(WEB, resources)).chains}
+    return {chain.name: chain for chain in table(plan(WEB, resources)).chains}
 
 
 def names(rule):
@@ -104,7 +104,7 @@ def test_redirection_is_the_last_word():
     for name in ("inbound", "outbound"):
         *before, last = made[name].rules
         assert names(last)[-1] == "redir"
-        assert all(names(each)[-1] == "immediate" for each in before), "all others let pass"
+        assert all(names(item)[-1] == "immediate" for item in before), "all others let pass"
 
 
 def test_one_port_for_both_directions_is_guarded_once():

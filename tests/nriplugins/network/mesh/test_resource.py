@@ -78,7 +78,7 @@ BAD = {
 def test_invalid_values_are_reported_with_their_field(spec, error):
     found = read(resource(spec))
     assert isinstance(found, Broken), found
-    assert [str(each) for each in found.errors] == [error]
+    assert [str(error) for error in found.errors] == [error]
 
 
 JSON = st.recursive(

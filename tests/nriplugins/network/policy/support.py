@@ -15,6 +15,7 @@ from podwire.linux.net.sysctls import KernelSysctls
 from podwire.linux.proc.namespaces import KernelNamespaces, visit
 from podwire.linux.values import Bridge, Route, Veth
 from podwire.nriplugins.network.policy import Content, Kernel, LocalPod, Model, explain
+from podwire.nriplugins.network.policy.admin_policies import admin_policy_of
 from podwire.nriplugins.network.policy.bridges import CALLS, Bridges
 from podwire.nriplugins.network.policy.policies import policy_of
 from podwire.nriplugins.network.policy.values import PROTOCOLS, Attachment, Pod
@@ -56,19 +57,19 @@ class NodeWithPods:
         self.kind = kind
         self._stack = ExitStack()
         self._names = KernelNamespaces(directory)
-        self._stack.callback(lambda: [self._names.remove(each.name) for each in self._names.list()])
+        self._stack.callback(lambda: [self._names.remove(item.name) for item in self._names.list()])
         self._source = count(20_000)
         self.node = self._names.create("node").path
         self.paths: dict[str, str] = {"node": self.node}
         self._network = self._stack.enter_context(KernelNetwork(self.node))
         self._network.links.change("lo", up=True)
         sysctls = KernelSysctls(self.node)
-        for each in ("net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding"):
-            sysctls.write(each, "1")
+        for entry in ("net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding"):
+            sysctls.write(entry, "1")
         # An address that is being asked for cannot be used yet, and that takes a second.
         sysctls.write("net.ipv6.conf.default.accept_dad", "0")
-        for each in CALLS:
-            sysctls.write(each, "0")
+        for call in CALLS:
+            sysctls.write(call, "0")
         if kind == "bridge":
             self._bridge()
         for name in PLACES:
@@ -88,8 +89,8 @@ class NodeWithPods:
     def _bridge(self) -> None:
         self._network.links.add(Bridge("br0", mac="02:00:00:00:00:01", up=True))
         index = self._network.links.get("br0").ifindex
-        for each in ("10.1.0.1/24", "fd00:1::1/64"):
-            self._network.addresses.add(index, ip_interface(each))
+        for name in ("10.1.0.1/24", "fd00:1::1/64"):
+            self._network.addresses.add(index, ip_interface(name))
 
     def _attach(self, name: str) -> None:
         path = self._names.create(name).path
@@ -101,8 +102,8 @@ class NodeWithPods:
         if bridged:
             self._network.links.change(host, master=self._network.links.get("br0").ifindex)
         else:
-            for each in self.gateways(name):
-                self._network.addresses.add(host, ip_interface(each))
+            for item in self.gateways(name):
+                self._network.addresses.add(host, ip_interface(item))
         with KernelNetwork(path) as inside, inside.batch() as batch:
             batch.links.change("lo", up=True)
             batch.links.change(2, up=True)
@@ -121,7 +122,7 @@ class NodeWithPods:
     def ips(self, name: str):
         """Of a pod, of the outside, or of the node as pods see it."""
         if name == "node":
-            return tuple(ip_interface(each).ip for each in self.gateways("web"))
+            return tuple(ip_interface(gateway).ip for gateway in self.gateways("web"))
         number = PLACES[name]
         if self.kind == "bridge" and name != "outside":
             return ip_address(f"10.1.0.{number}"), ip_address(f"fd00:1::{number}")
@@ -132,12 +133,12 @@ class NodeWithPods:
     def fresh(self):
         """Everything known, no policies."""
         model = Model()
-        model.put_node("node", self.ips("node"))
+        model.put_node("node", self.ips("node"), {"kind": "worker"})
         for name, labels in NAMESPACES.items():
             model.put_namespace(name, labels)
         content = Content(model)
-        for each in PODS.values():
-            self.add(model, content, each)
+        for pod in PODS.values():
+            self.add(model, content, pod)
         kernel = Kernel(self.node)
         kernel.apply(content.desired())
         return model, content, kernel
@@ -155,15 +156,20 @@ class NodeWithPods:
     @contextmanager
     def policies(self, *manifests) -> Iterator[None]:
         """While the block lasts; everything is as before afterwards."""
-        given = [policy_of(each) for each in manifests]
-        for each in given:
-            self.model.put_policy(each)
+        given = [policy_of(manifest) for manifest in manifests if "kind" not in manifest]
+        admin = [admin_policy_of(manifest) for manifest in manifests if "kind" in manifest]
+        for item in given:
+            self.model.put_policy(item)
+        for item in admin:
+            self.model.put_admin_policy(item)
         self.settle()
         try:
             yield
         finally:
-            for each in given:
-                self.model.remove_policy(*each.key)
+            for item in given:
+                self.model.remove_policy(*item.key)
+            for item in admin:
+                self.model.remove_admin_policy(*item.key)
             for name, labels in NAMESPACES.items():
                 self.model.put_namespace(name, labels)
             for pod in PODS.values():
@@ -172,16 +178,20 @@ class NodeWithPods:
 
     def explained(self, source: str, destination: str, port: int, protocol: str, family: int) -> bool:
         version = 0 if family == 4 else 1
-        ends = [self.model.pods.get(each) or self.ips(each)[version] for each in (source, destination)]
+        ends = [self.model.pods.get(item) or self.ips(item)[version] for item in (source, destination)]
         return explain(self.model, *ends, port, protocol, family=family).allowed
 
     # Packets.
 
     def drops(self, *ips) -> int:
         """Of all, or of some addresses."""
-        packed = {each.packed for each in ips}
-        found = [each for each in self.kernel.verdicts() if not each.allowed and (not ips or each.address in packed)]
-        return sum(each.counted.packets for each in found)
+        packed = {address.packed for address in ips}
+        found = [
+            verdict
+            for verdict in self.kernel.verdicts()
+            if not verdict.allowed and (not ips or verdict.address in packed)
+        ]
+        return sum(item.counted.packets for item in found)
 
     def send(self, source: str, destination: str, port: int, protocol: str, family: int) -> bool:
         """Whether a packet that opens a connection arrives."""
@@ -288,8 +298,8 @@ def sctp_init(from_port: int, port: int) -> bytes:
 
 def crc32c(data: bytes) -> int:
     value = 0xFFFFFFFF
-    for each in data:
-        value ^= each
+    for item in data:
+        value ^= item
         for _ in range(8):
             value = value >> 1 ^ (0x82F63B78 if value & 1 else 0)
     return value ^ 0xFFFFFFFF

@@ -42,7 +42,7 @@ def test_a_pod_with_other_labels_has_another_identity(world):
     with world.policies(FROM_JOB):
         assert agreed(world, "job", "web")
         assert not agreed(world, "db", "web")
-        db, job = (world.model.pods[each] for each in ("db", "job"))
+        db, job = (world.model.pods[name] for name in ("db", "job"))
         world.model.put_pod(replace(db, labels={"app": "job"}))
         world.model.put_pod(replace(job, labels={"app": "other"}))
         world.settle()
@@ -54,7 +54,7 @@ def test_a_pod_with_other_labels_is_selected_by_others(world):
     with world.policies(FROM_JOB):
         assert not agreed(world, "db", "web")
         assert agreed(world, "web", "db")
-        web, db = (world.model.pods[each] for each in ("web", "db"))
+        web, db = (world.model.pods[name] for name in ("web", "db"))
         world.model.put_pod(replace(web, labels={}))
         world.model.put_pod(replace(db, labels={"app": "web"}))
         world.settle()
@@ -146,12 +146,12 @@ def test_no_pod_inherits_the_connections_of_an_address(world):
         with world.policies(DENY):
             before = world.drops()
             world.kernel.release(world.ips("web"))
-            assert all(conntrack.flush(each) == 0 for each in world.ips("web")), "they are forgotten"
+            assert all(conntrack.flush(address) == 0 for address in world.ips("web")), "they are forgotten"
             held = world.kernel.content()
             for name, elements in held.items():
-                packed = [each.packed for each in world.ips("web")]
+                packed = [address.packed for address in world.ips("web")]
                 if name[:-1] in ("identity", "ingress", "egress", "self", "sources", "verdicts"):
-                    assert not [each for each in elements if any(ip in each for ip in packed)], name
+                    assert not [element for element in elements if any(ip in element for ip in packed)], name
             world.model.release_addresses(world.ips("web"))
             world.content.remove("web")
             world.settle()
@@ -236,9 +236,9 @@ def test_no_forbidden_packet_gets_through_in_the_first_moment(world):
     world.content.remove("web")
     world.model.remove_pod("web")
     world.settle()
-    shouting = [threading.Thread(target=shout, args=each) for each in (("job", job, web), ("web", web, job))]
-    for each in shouting:
-        each.start()
+    shouting = [threading.Thread(target=shout, args=item) for item in (("job", job, web), ("web", web, job))]
+    for entry in shouting:
+        entry.start()
     try:
         for _ in range(5):
             protected.clear()
@@ -255,8 +255,8 @@ def test_no_forbidden_packet_gets_through_in_the_first_moment(world):
             world.settle()
     finally:
         stop.set()
-        for each in shouting:
-            each.join()
+        for entry in shouting:
+            entry.join()
         world.model.remove_policy("shop", "deny")
         world.add(world.model, world.content, known)
         world.settle()
@@ -266,8 +266,8 @@ def test_a_restarted_process_changes_nothing(world):
     with world.policies(FROM_JOB, DENY_IN):
         assert not agreed(world, "db", "web")
         content = Content(world.model)
-        for each in world.content.locals.values():
-            content.put(each)
+        for local in world.content.locals.values():
+            content.put(local)
         restarted = Kernel(world.node)
         assert restarted.apply(content.desired()) == 0
         restarted.close()
@@ -299,9 +299,9 @@ def test_verdicts_are_counted_by_address_and_direction(world):
         for source in ("job", "job", "db"):
             world.send(source, "web", 80, "UDP", 4)
         counted = {
-            (each.direction, each.allowed): each.counted.packets
-            for each in world.kernel.verdicts()
-            if each.address == ip.packed
+            (verdict.direction, verdict.allowed): verdict.counted.packets
+            for verdict in world.kernel.verdicts()
+            if verdict.address == ip.packed
         }
         assert counted == {("Ingress", True): 2, ("Ingress", False): 1}
 
@@ -309,10 +309,10 @@ def test_verdicts_are_counted_by_address_and_direction(world):
 def test_nothing_is_left_of_it(world):
     world.kernel.remove()
     if which("nft"):
-        told = subprocess.run(
+        finished = subprocess.run(
             ["nsenter", f"--net={world.node}", "nft", "list", "ruleset"], check=True, capture_output=True
         )
-        assert told.stdout == b""
+        assert finished.stdout == b""
     world.kernel.close()
     world.kernel = Kernel(world.node)
     world.settle()

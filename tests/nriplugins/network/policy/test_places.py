@@ -44,8 +44,8 @@ def test_a_bridge_that_does_not_call_is_healed(world):
     """The reason for all this: with the switch off an isolated pod is reached by its neighbours."""
     with world.policies(DENY_IN):
         assert not world.send("db", "web", 80, "UDP", 4)
-        for each in CALLS:
-            KernelSysctls(world.node).write(each, "0")
+        for call in CALLS:
+            KernelSysctls(world.node).write(call, "0")
         assert world.send("db", "web", 80, "UDP", 4)
         assert world.send("db", "web", 80, "UDP", 6)
         assert world.bridges.heal() == [*CALLS]
@@ -130,8 +130,8 @@ LINK_LOCAL = "link-local"
 
 def link_local(world, name) -> str:
     with visit(world.paths[name]):
-        lines = [each.split() for each in Path("/proc/thread-self/net/if_inet6").read_text().splitlines()]
-    found = next(each[0] for each in lines if each[5] == "eth0" and each[0].startswith("fe80"))
+        lines = [line.split() for line in Path("/proc/thread-self/net/if_inet6").read_text().splitlines()]
+    found = next(line[0] for line in lines if line[5] == "eth0" and line[0].startswith("fe80"))
     return str(ip_address(bytes.fromhex(found)))
 
 
@@ -163,22 +163,22 @@ def test_a_routed_pod_cannot_send_from_another_address(world, to):
     """It is isolated for egress, has given itself another address, and calls where nobody would ask who it is."""
     forged = [ip_interface("10.2.10.77/24"), ip_interface("fd00:2:10::77/64")]
     with KernelNetwork(world.paths["web"]) as inside:
-        for each in forged:
-            inside.addresses.add(2, each)
+        for entry in forged:
+            inside.addresses.add(2, entry)
         try:
-            assert all(forged_arrives(world, each.ip, to, expected=True) for each in forged), "it is not isolated"
+            assert all(forged_arrives(world, item.ip, to, expected=True) for item in forged), "it is not isolated"
             allowed = {"podSelector": {"matchLabels": {"app": "web"}}, "policyTypes": ["Egress"], "egress": [{}]}
             with world.policies(manifest(allowed)):
-                assert not any(forged_arrives(world, each.ip, to, expected=False) for each in forged)
+                assert not any(forged_arrives(world, item.ip, to, expected=False) for item in forged)
                 assert all(world.send("web", to, 80, "UDP", family) for family in (4, 6))
         finally:
-            for each in forged:
-                inside.addresses.delete(2, each)
+            for entry in forged:
+                inside.addresses.delete(2, entry)
 
 
 def forged_arrives(world, address, to, *, expected) -> bool:
     """One that is not expected had its time: a second one, under the right address, has arrived."""
-    there = next(each for each in world.ips(to) if each.version == address.version)
+    there = next(item for item in world.ips(to) if item.version == address.version)
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     with visit(world.paths[to]):
         listener = socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
@@ -283,14 +283,14 @@ INSIDE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("policy", "source", "destination", "port", "protocol", "expected"), [each[1:] for each in INSIDE], ids=[each[0] for each in INSIDE])  # fmt: skip
+@pytest.mark.parametrize(("policy", "source", "destination", "port", "protocol", "expected"), [item[1:] for item in INSIDE], ids=[item[0] for item in INSIDE])  # fmt: skip
 def test_a_pod_without_a_link_to_the_node_is_filtered_in_its_namespace(
     world, policy, source, destination, port, protocol, expected
 ):
     with inside(world, "web") as (content, kernel), world.policies(policy):
         # Its own rules only: those of the others on the node would decide as well.
-        for each in [*world.content.locals]:
-            world.content.remove(each)
+        for local in [*world.content.locals]:
+            world.content.remove(local)
         world.settle()
         kernel.apply(content.desired())
         node, world.kernel = world.kernel, kernel

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from podwire.linux.proc.namespaces import KernelNamespaces
 from podwire.nriplugins.network.policy import Content, Kernel, LocalPod, Model, explain
+from podwire.nriplugins.network.policy.admin_policies import admin_policy_of
 from podwire.nriplugins.network.policy.elements import key_of
 from podwire.nriplugins.network.policy.policies import policy_of
 from podwire.nriplugins.network.policy.values import PROTOCOLS, Attachment, Pod
@@ -20,7 +21,12 @@ NAMES = ("http", "dns")
 PORTS = (53, 80, 443, 8080)
 IPS = {4: [ip_address(f"10.0.{high}.{low}") for high in (0, 1) for low in (1, 2, 3, 4)]}
 IPS[6] = [ip_address(f"fd00::{high}:{low}") for high in (0, 1) for low in (1, 2, 3, 4)]
-STRANGERS = [ip_address(each) for each in ("10.0.0.200", "10.0.1.200", "192.0.2.1", "fd00::0:200", "2001:db8::1")]
+NODES = ("n1", "n2")
+NODE_IPS = {
+    name: {ip_address(address) for address in ips}
+    for name, ips in zip(NODES, (("10.0.0.200", "fd00::0:200"), ("192.0.2.1",)), strict=True)
+}
+STRANGERS = [ip_address(name) for name in ("10.0.0.200", "10.0.1.200", "192.0.2.1", "fd00::0:200", "2001:db8::1")]
 
 labels = st.dictionaries(st.sampled_from(KEYS), st.sampled_from(VALUES))
 requirement = st.one_of(
@@ -83,6 +89,56 @@ manifests = st.builds(
 )
 
 
+both = st.builds(lambda spaces, pods: {"pods": {"namespaceSelector": spaces, "podSelector": pods}}, selector, selector)
+subject = st.one_of(st.builds(lambda spaces: {"namespaces": spaces}, selector), both)
+outside = st.one_of(
+    st.builds(lambda own: {"nodes": own}, selector),
+    st.builds(
+        lambda given: {"networks": given},
+        st.lists(st.sampled_from(("10.0.0.0/16", "10.0.1.0/25", "0.0.0.0/0", "fd00::/64", "10.0.0.200/32")), min_size=1, max_size=2, unique=True),
+    ),
+)  # fmt: skip
+admin_port = st.one_of(
+    st.builds(lambda number, protocol: {"portNumber": {"port": number, "protocol": protocol}}, st.sampled_from(PORTS), st.sampled_from([*PROTOCOLS])),
+    st.builds(lambda first, more, protocol: {"portRange": {"start": first, "end": first + more, "protocol": protocol}}, st.sampled_from((50, 60, 400)), st.sampled_from((1, 30, 100)), st.sampled_from([*PROTOCOLS])),
+    st.builds(lambda name: {"namedPort": name}, st.sampled_from(NAMES)),
+)  # fmt: skip
+
+
+def admin_rules(side, peers, actions):
+    return st.lists(
+        st.builds(
+            lambda action, peers, ports: {"action": action, side: peers} | ({"ports": ports} if ports else {}),
+            st.sampled_from(actions),
+            st.lists(peers, min_size=1, max_size=2),
+            st.lists(admin_port, max_size=2),
+        ),
+        max_size=3,
+    )
+
+
+def admin_policies(kind, names, actions):
+    return st.builds(
+        lambda name, priority, subject, ingress, egress: {
+            "kind": kind,
+            "metadata": {"name": name},
+            "spec": {"priority": priority, "subject": subject, "ingress": ingress, "egress": egress},
+        },
+        st.sampled_from(names),
+        st.integers(0, 3) if kind == "AdminNetworkPolicy" else st.just(0),
+        subject,
+        admin_rules("from", subject, actions),
+        admin_rules("to", st.one_of(subject, outside), actions),
+    )
+
+
+ADMIN_KEYS = [("AdminNetworkPolicy", name) for name in "pqr"] + [("BaselineAdminNetworkPolicy", "default")]
+admin_manifests = st.one_of(
+    admin_policies("AdminNetworkPolicy", "pqr", ("Allow", "Deny", "Pass")),
+    admin_policies("BaselineAdminNetworkPolicy", ["default"], ("Allow", "Deny")),
+)
+
+
 @st.composite
 def pods(draw):
     number = draw(st.integers(0, 5))
@@ -107,15 +163,15 @@ def pods(draw):
 def selects(selector, own):
     if any(own.get(key) != value for key, value in selector.get("matchLabels", {}).items()):
         return False
-    for each in selector.get("matchExpressions", []):
-        value = own.get(each["key"])
+    for expression in selector.get("matchExpressions", []):
+        value = own.get(expression["key"])
         fits = {
-            "In": value in each.get("values", []),
-            "NotIn": value not in each.get("values", []),
+            "In": value in expression.get("values", []),
+            "NotIn": value not in expression.get("values", []),
             "Exists": value is not None,
             "DoesNotExist": value is None,
         }
-        if not fits[each["operator"]]:
+        if not fits[expression["operator"]]:
             return False
     return True
 
@@ -124,7 +180,7 @@ class Documented:
     """The cluster as a reader of the documentation would have it on paper."""
 
     def __init__(self):
-        self.pods, self.spaces, self.policies = {}, {}, {}
+        self.pods, self.spaces, self.policies, self.admin, self.nodes = {}, {}, {}, {}, {}
 
     def may(self, source, destination, protocol, number):
         """Addresses. For a connection both the egress of the source and the ingress of the destination must allow it."""
@@ -136,25 +192,72 @@ class Documented:
         return out and into
 
     def at(self, address):
-        found = [each for each in self.pods.values() if address in each.ips and not each.host_network]
+        found = [pod for pod in self.pods.values() if address in pod.ips and not pod.host_network]
         return found[-1] if found else None
 
     def allowed(self, direction, pod, other, address, receiver, protocol, number):
         isolating = [
-            each
-            for each in self.policies.values()
-            if each["metadata"]["namespace"] == pod.namespace
-            and selects(each["spec"]["podSelector"], pod.labels)
-            and direction in self.types(each["spec"])
+            policy
+            for policy in self.policies.values()
+            if policy["metadata"]["namespace"] == pod.namespace
+            and selects(policy["spec"]["podSelector"], pod.labels)
+            and direction in self.types(policy["spec"])
         ]
+        asked = (direction, pod, other, address, receiver, protocol, number)
+        action = self.ordered("AdminNetworkPolicy", *asked)
+        if action in ("Allow", "Deny"):
+            return action == "Allow"
         if not isolating:
-            return True
+            return self.ordered("BaselineAdminNetworkPolicy", *asked) != "Deny"
         side = "from" if direction == "Ingress" else "to"
         return any(
-            self.peer(each, rule.get(side), other, address) and self.port(rule.get("ports"), receiver, protocol, number)
-            for each in isolating
-            for rule in each["spec"][direction.lower()]
+            self.peer(item, rule.get(side), other, address) and self.port(rule.get("ports"), receiver, protocol, number)
+            for item in isolating
+            for rule in item["spec"][direction.lower()]
         )
+
+    def ordered(self, kind, direction, pod, other, address, receiver, protocol, number):
+        """The action of the first rule that matches, by priority, name and place."""
+        found = [item for item in self.admin.values() if item["kind"] == kind]
+        for policy in sorted(found, key=lambda each: (each["spec"].get("priority", 0), each["metadata"]["name"])):
+            if not self.admin_pods(policy["spec"]["subject"], pod):
+                continue
+            for rule in policy["spec"][direction.lower()]:
+                peers = rule["from" if direction == "Ingress" else "to"]
+                if any(self.admin_peer(peer, other, address) for peer in peers) and self.admin_port(
+                    rule.get("ports"), receiver, protocol, number
+                ):
+                    return rule["action"]
+        return None
+
+    def admin_pods(self, given, pod):
+        space = {"kubernetes.io/metadata.name": pod.namespace} | self.spaces.get(pod.namespace, {})
+        if "namespaces" in given:
+            return selects(given["namespaces"], space)
+        both = given["pods"]
+        return selects(both["namespaceSelector"], space) and selects(both["podSelector"], pod.labels)
+
+    def admin_peer(self, given, other, address):
+        if "networks" in given:
+            return any(address in ip_network(network) for network in given["networks"])
+        if "nodes" in given:
+            return any(address in NODE_IPS[name] for name, own in self.nodes.items() if selects(given["nodes"], own))
+        return other is not None and self.admin_pods(given, other)
+
+    def admin_port(self, ports, receiver, protocol, number):
+        if not ports:
+            return True
+        for port in ports:
+            if "namedPort" in port:
+                fits = receiver is not None and receiver.ports.get((protocol, port["namedPort"])) == number
+            elif "portNumber" in port:
+                fits = (port["portNumber"]["protocol"], port["portNumber"]["port"]) == (protocol, number)
+            else:
+                span = port["portRange"]
+                fits = span["protocol"] == protocol and span["start"] <= number <= span["end"]
+            if fits:
+                return True
+        return False
 
     def types(self, spec):
         return spec["policyTypes"] or (["Ingress", "Egress"] if spec["egress"] else ["Ingress"])
@@ -162,35 +265,35 @@ class Documented:
     def peer(self, policy, peers, other, address):
         if not peers:
             return True
-        for each in peers:
-            if "ipBlock" in each:
-                block = each["ipBlock"]
+        for item in peers:
+            if "ipBlock" in item:
+                block = item["ipBlock"]
                 if address in ip_network(block["cidr"]) and not any(
                     address in ip_network(without) for without in block.get("except", [])
                 ):
                     return True
             elif other is not None:
                 space = {"kubernetes.io/metadata.name": other.namespace} | self.spaces.get(other.namespace, {})
-                if "namespaceSelector" in each:
-                    there = selects(each["namespaceSelector"], space)
+                if "namespaceSelector" in item:
+                    there = selects(item["namespaceSelector"], space)
                 else:
                     there = other.namespace == policy["metadata"]["namespace"]
-                if there and selects(each.get("podSelector", {}), other.labels):
+                if there and selects(item.get("podSelector", {}), other.labels):
                     return True
         return False
 
     def port(self, ports, receiver, protocol, number):
         if not ports:
             return True
-        for each in ports:
-            if each.get("protocol", "TCP") != protocol:
+        for item in ports:
+            if item.get("protocol", "TCP") != protocol:
                 continue
-            wanted = each.get("port")
+            wanted = item.get("port")
             if isinstance(wanted, str):
                 wanted = None if receiver is None else receiver.ports.get((protocol, wanted), -1)
                 if wanted is None:
                     continue
-            if wanted is None or wanted <= number <= each.get("endPort", wanted):
+            if wanted is None or wanted <= number <= item.get("endPort", wanted):
                 return True
         return False
 
@@ -223,15 +326,17 @@ class Looked:
         known = self.sets[f"identity{own.version}"].get(other.packed)
         parties = [0] if known is None else [0, 1, *numbers(known.data)]
         exact, everything = ports(PROTOCOLS[protocol], number), ports(0, 0)
-        heads = [bytes(4) + class_.data + each.to_bytes(4, "little") for each in parties]
-        if any(head + each in self.sets["allowed"] for head in heads for each in (exact, everything)):
+        heads = [bytes(4) + class_.data + party.to_bytes(4, "little") for party in parties]
+        if any(head + item in self.sets["allowed"] for head in heads for item in (exact, everything)):
             return True
-        for each in self.sets["segments"].values():
-            if within(exact, each, (1, 3, 2, 2)) and any(head + each.data in self.sets["ranged"] for head in heads):
+        for segment in self.sets["segments"].values():
+            if within(exact, segment, (1, 3, 2, 2)) and any(
+                head + segment.data in self.sets["ranged"] for head in heads
+            ):
                 return True
         head = bytes(4) + class_.data
-        for each in (exact, everything):
-            place = head + other.packed + each if own.version == 4 else head + each + other.packed
+        for entry in (exact, everything):
+            place = head + other.packed + entry if own.version == 4 else head + entry + other.packed
             fields = (4, 4, 4, 1, 3, 2, 2) if own.version == 4 else (4, 4, 1, 3, 2, 2, 16)
             found = [box for box in self.sets[f"blocks{own.version}"].values() if within(place, box, fields)]
             assert len(found) <= 1, "ranges must not overlap"
@@ -262,6 +367,10 @@ step = st.one_of(
     st.tuples(st.just("space"), st.tuples(st.sampled_from(SPACES), labels)),
     st.tuples(st.just("no space"), st.sampled_from(SPACES)),
     *[st.tuples(st.just("policy"), manifests)] * 3,
+    *[st.tuples(st.just("admin policy"), admin_manifests)] * 3,
+    st.tuples(st.just("no admin policy"), st.sampled_from(ADMIN_KEYS)),
+    st.tuples(st.just("node"), st.tuples(st.sampled_from(NODES), labels)),
+    st.tuples(st.just("no node"), st.sampled_from(NODES)),
     st.tuples(st.just("no policy"), st.tuples(st.sampled_from(SPACES), st.sampled_from(("p", "q", "r")))),
 )
 
@@ -309,11 +418,28 @@ class Changing:
         self.paper.policies.pop(key, None)
         self.model.remove_policy(*key)
 
+    def _admin_policy(self, manifest):
+        self.paper.admin[manifest["kind"], manifest["metadata"]["name"]] = manifest
+        self.model.put_admin_policy(admin_policy_of(manifest))
+
+    def _no_admin_policy(self, key):
+        self.paper.admin.pop(key, None)
+        self.model.remove_admin_policy(*key)
+
+    def _node(self, given):
+        name, own = given
+        self.paper.nodes[name] = own
+        self.model.put_node(name, NODE_IPS[name], own)
+
+    def _no_node(self, name):
+        self.paper.nodes.pop(name, None)
+        self.model.remove_node(name)
+
     def anew(self):
         """What somebody would work out who sees all of this for the first time."""
         content = Content(self.model)
-        for each in self.content.locals.values():
-            content.put(each)
+        for local in self.content.locals.values():
+            content.put(local)
         return content.desired()
 
 
@@ -328,30 +454,30 @@ def packets():
 
 
 def ends(version):
-    return [*IPS[version][:6], *(each for each in STRANGERS if each.version == version)]
+    return [*IPS[version][:6], *(stranger for stranger in STRANGERS if stranger.version == version)]
 
 
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(st.lists(step, min_size=10, max_size=30), packets())
 def test_documentation_explanation_and_sets_agree(steps, sent):
     changing = Changing()
-    for each in steps:
-        changing.take(*each)
+    for item in steps:
+        changing.take(*item)
         changing.content.desired()
     looked = Looked(changing.content.desired().sets)
     for (source, destination), protocol, number in sent:
         expected = changing.paper.may(source, destination, protocol, number)
-        told = explain(changing.model, source, destination, number, protocol)
-        assert told.allowed is expected, f"explained: {told}"
-        assert looked.may(source, destination, protocol, number) is expected, f"the sets: {told}"
+        explanation = explain(changing.model, source, destination, number, protocol)
+        assert explanation.allowed is expected, f"explained: {explanation}"
+        assert looked.may(source, destination, protocol, number) is expected, f"the sets: {explanation}"
 
 
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(st.lists(step, min_size=10, max_size=30))
 def test_incremental_content_equals_recomputed_content(steps):
     changing = Changing()
-    for each in steps:
-        changing.take(*each)
+    for item in steps:
+        changing.take(*item)
         kept = changing.content.desired()
         assert kept.sets == changing.anew().sets
         assert all(key == key_of(element) for elements in kept.sets.values() for key, element in elements.items())

@@ -51,11 +51,11 @@ BROKEN = [
 ]
 
 
-@pytest.mark.parametrize(("spec", "why"), BROKEN, ids=[each[1][:40] for each in BROKEN])
+@pytest.mark.parametrize(("spec", "why"), BROKEN, ids=[item[1][:40] for item in BROKEN])
 def test_a_policy_that_cannot_be_followed_is_refused_with_its_field(spec, why):
-    with pytest.raises(Broken) as told:
+    with pytest.raises(Broken) as reported:
         policy_of(policy(spec))
-    assert str(told.value).startswith(why)
+    assert str(reported.value).startswith(why)
 
 
 def test_a_pod_is_read_as_policies_see_it():
@@ -99,16 +99,16 @@ networks = st.builds(
 
 
 def covered(given):
-    return {(each.protocol, port) for each in given for port in range(each.first, each.last + 1)}
+    return {(item.protocol, port) for item in given for port in range(item.first, item.last + 1)}
 
 
 @given(st.lists(spans))
 def test_joined_and_split_spans_cover_their_inputs(given):
-    together, parts = joined([frozenset({each}) for each in given]), partition(given)
+    together, parts = joined([frozenset({item}) for item in given]), partition(given)
     assert covered(together) == covered(parts) == covered(given)
-    assert sum(each.last - each.first + 1 for each in parts) == len(covered(parts)), "they do not overlap"
-    for each in given:
-        assert all(not covered([part]) & covered([each]) or covered([part]) <= covered([each]) for part in parts)
+    assert sum(part.last - part.first + 1 for part in parts) == len(covered(parts)), "they do not overlap"
+    for entry in given:
+        assert all(not covered([part]) & covered([entry]) or covered([part]) <= covered([entry]) for part in parts)
 
 
 def test_everything_swallows_the_rest():
@@ -118,8 +118,8 @@ def test_everything_swallows_the_rest():
 @given(st.lists(networks))
 def test_a_network_without_parts_of_it(excepts):
     whole = ip_network("10.0.0.0/24")
-    left = {address for each in cut(whole, excepts) for address in range(each.first, each.last + 1)}
-    assert left == {int(each) for each in whole if not any(each in without for without in excepts)}
+    left = {address for item in cut(whole, excepts) for address in range(item.first, item.last + 1)}
+    assert left == {int(item) for item in whole if not any(item in without for without in excepts)}
 
 
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 10), spans)))
@@ -147,8 +147,8 @@ def test_a_range_that_cuts_another_changes_both():
     assert len(wanted["segments"]) == 3
     assert len(wanted["ranged"]) == 4
     anew = Content(model)
-    for each in content.locals.values():
-        anew.put(each)
+    for local in content.locals.values():
+        anew.put(local)
     assert anew.desired().sets == wanted
     model.remove_policy("shop", "two")
     assert len(content.desired().sets["segments"]) == len(wanted["ranged"]) == 1
@@ -170,10 +170,13 @@ def model():
 
 
 def test_the_rule_that_decides_is_named(model):
-    told = explain(model, end(model, "shop/web"), end(model, "shop/db"), 5432)
-    assert told.allowed
-    assert [(each.policy, each.rule) for each in told.judgements] == [("", ""), ("shop/db", "spec.ingress[1]")]
-    assert str(told) == (
+    explanation = explain(model, end(model, "shop/web"), end(model, "shop/db"), 5432)
+    assert explanation.allowed
+    assert [(judgement.policy, judgement.rule) for judgement in explanation.judgements] == [
+        ("", ""),
+        ("shop/db", "spec.ingress[1]"),
+    ]
+    assert str(explanation) == (
         "allowed: 10.0.0.1 -> 10.0.0.2 TCP 5432\n"
         "  egress: yes, no policy isolates shop/web for egress\n"
         "  ingress: yes, shop/db spec.ingress[1] allows it"
@@ -181,13 +184,13 @@ def test_the_rule_that_decides_is_named(model):
 
 
 def test_a_denial_names_the_isolating_policies(model):
-    told = explain(model, end(model, "192.0.2.1"), end(model, "shop/db"), 5432)
-    assert not told.allowed
-    assert told.judgements[1].policies == ("shop/db",)
-    assert "ingress: no, shop/db isolates shop/db for ingress and no rule allows it" in str(told)
+    explanation = explain(model, end(model, "192.0.2.1"), end(model, "shop/db"), 5432)
+    assert not explanation.allowed
+    assert explanation.judgements[1].policies == ("shop/db",)
+    assert "ingress: no, shop/db isolates shop/db for ingress and no rule allows it" in str(explanation)
     model.put_policy(policy_of(policy({"podSelector": {}}, "deny")))
-    told = explain(model, end(model, "192.0.2.1"), end(model, "shop/db"), 5432)
-    assert "2 policies isolate shop/db" in str(told)
+    explanation = explain(model, end(model, "192.0.2.1"), end(model, "shop/db"), 5432)
+    assert "2 policies isolate shop/db" in str(explanation)
 
 
 def test_always_allowed_traffic_is_explained(model):
@@ -207,13 +210,13 @@ def test_an_end_is_a_pod_or_an_address(model):
 def test_the_example_of_the_readme_works():
     (code,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
     command = ["unshare", "--net", sys.executable, "-c", code]
-    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert told.startswith("denied: 192.0.2.1 -> 10.1.0.5 TCP 80\n")
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert output.startswith("denied: 192.0.2.1 -> 10.1.0.5 TCP 80\n")
 
 
 def test_the_readme_names_every_file_and_no_other():
     named = set(re.findall(r"^\| `([a-z_]+\.py)` \|", README.read_text(), re.MULTILINE))
-    assert named == {each.name for each in README.parent.glob("*.py")} - {"__init__.py"}
+    assert named == {path.name for path in README.parent.glob("*.py")} - {"__init__.py"}
 
 
 def test_without_ports_only_rules_without_ports_allow(model):

@@ -36,7 +36,7 @@ def spaces(selector, inner=None):
 def block(four, six, *excepts):
     """The same in both families: peers for each, with the exceptions of each."""
     return [
-        {"ipBlock": {"cidr": cidr, "except": [each for each in excepts if (":" in each) == (":" in cidr)]}}
+        {"ipBlock": {"cidr": cidr, "except": [item for item in excepts if (":" in item) == (":" in cidr)]}}
         for cidr in (four, six)
     ]
 

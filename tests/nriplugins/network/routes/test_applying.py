@@ -37,8 +37,8 @@ def applied(pod, *resources):
 
 def ours(pod):
     network = pod.network
-    listed = [each for family in (4, 6) for each in network.routes.list(family, None) if each.protocol == PROTOCOL]
-    rules = [each for family in (4, 6) for each in network.rules.list(family) if each.protocol == PROTOCOL]
+    listed = [route for family in (4, 6) for route in network.routes.list(family, None) if route.protocol == PROTOCOL]
+    rules = [rule for family in (4, 6) for rule in network.rules.list(family) if rule.protocol == PROTOCOL]
     return listed, rules
 
 
@@ -88,7 +88,7 @@ def test_a_route_has_an_mtu_of_its_own(pod, gateways, far, level, option):
     applied(pod, resource("a", {**V4, "mtu": 1300}, {**V6, "mtu": 1300, "advmss": 1200}))
     with pod.connected(far, 80) as opened:
         assert opened.getsockopt(level, option) == 1300
-    assert [each.advmss for each in ours(pod)[0]] == [0, 1200]
+    assert [our.advmss for our in ours(pod)[0]] == [0, 1200]
 
 
 @BOTH
@@ -146,21 +146,21 @@ def test_a_changed_resource_changes_only_differing_routes(pod, gateways):
     assert pod.ask("10.20.0.1", 80).startswith("first")
     assert applied(pod, resource("a", V6, third)).changed == 1
     assert applied(pod, resource("a", {**V6, "mtu": 1400}, third)).changed == 1
-    assert [(str(each.destination), each.mtu) for each in ours(pod)[0]] == [("10.30.0.0/16", 0), ("fd20::/64", 1400)]
+    assert [(str(our.destination), our.mtu) for our in ours(pod)[0]] == [("10.30.0.0/16", 0), ("fd20::/64", 1400)]
 
 
 def test_a_rule_moves_to_another_table_with_its_routes(pod, gateways):
     applied(pod, resource("a", V4, table=700, sources=["PodIPs"]))
     assert applied(pod, resource("a", V4, table=701, sources=["PodIPs"])).changed == 6
     listed, rules = ours(pod)
-    assert {each.table for each in (*listed, *rules)} == {701}
+    assert {item.table for item in (*listed, *rules)} == {701}
     assert pod.ask("10.20.0.1", 80, source="10.1.0.5").startswith("second")
 
 
 def of_others(pod):
     """But for what the kernel makes by itself, in its own time."""
-    listed = [each for family in (4, 6) for each in pod.network.routes.list(family, None) if each.protocol != KERNEL]
-    return listed, [pod.network.rules.list(each) for each in (4, 6)]
+    listed = [route for family in (4, 6) for route in pod.network.routes.list(family, None) if route.protocol != KERNEL]
+    return listed, [pod.network.rules.list(number) for number in (4, 6)]
 
 
 def test_removal_leaves_nothing_of_ours_and_everything_of_others(pod):
@@ -176,7 +176,7 @@ def test_lost_rules_are_applied_again(pod):
     pod.network.links.change("eth0", up=False)  # the kernel forgets routes of a link that is down
     pod.network.links.change("eth0", up=True)
     assert applied(pod, resource("a", V4)) == (1, ())
-    assert [str(each.destination) for each in ours(pod)[0]] == ["10.20.0.0/16"]
+    assert [str(our.destination) for our in ours(pod)[0]] == ["10.20.0.0/16"]
 
 
 def test_a_foreign_route_is_not_replaced(pod, gateways):

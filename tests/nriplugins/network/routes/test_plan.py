@@ -30,12 +30,12 @@ def via(gateway, *destinations, **rest):
     return [{"destinations": list(destinations or ["10.20.0.0/16"]), "via": gateway, **rest}]
 
 
-def told(planned):
-    return [(each.resource.name, each.why, each.field) for each in planned.problems]
+def reported(planned):
+    return [(problem.resource.name, problem.why, problem.field) for problem in planned.problems]
 
 
 def gateways(planned):
-    return {str(each.route.destination): str(each.route.gateway) for each in planned.routes.values()}
+    return {str(item.route.destination): str(item.route.gateway) for item in planned.routes.values()}
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_the_older_of_two_routes_to_one_destination_wins(one, other):
     for order in ([first, second], [second, first]):
         planned = plan(WEB, order)
         assert gateways(planned) == {"10.20.0.0/16": "10.1.0.2", "10.30.0.0/16": "10.1.0.3"}
-        assert told(planned) == [(other[0], Why.CONFLICT, "spec.routes[0].destinations[0]")]
+        assert reported(planned) == [(other[0], Why.CONFLICT, "spec.routes[0].destinations[0]")]
         [trouble] = planned.problems
         assert trouble.reason == (
             f"10.20.0.0/16 goes via 10.1.0.2 by eth0, as PodRoute default/{one[0]} says, which is older"
@@ -111,13 +111,13 @@ def test_no_conflict_is_seen_where_there_is_none(other):
 
 def test_the_same_route_of_two_resources_is_shared():
     [wanted] = plan(WEB, [resource("a"), resource("b")]).routes.values()
-    assert [each.name for each in wanted.owners] == ["a", "b"]
+    assert [owner.name for owner in wanted.owners] == ["a", "b"]
 
 
 def test_the_default_metric_of_ipv6_is_a_place_like_its_number():
     ways = via("fd01::2", "fd20::/64"), via("fd01::3", "fd20::/64", metric=1024)
     planned = plan(WEB, [resource("a", routes=ways[0]), resource("b", routes=ways[1])])
-    assert told(planned) == [("b", Why.CONFLICT, "spec.routes[0].destinations[0]")]
+    assert reported(planned) == [("b", Why.CONFLICT, "spec.routes[0].destinations[0]")]
 
 
 def test_two_tables_for_one_source_are_a_conflict():
@@ -125,7 +125,7 @@ def test_two_tables_for_one_source_are_a_conflict():
         WEB,
         [resource("a", table=100, sources=["PodIPs"]), resource("b", table=200, sources=["10.1.0.5/32", "10.0.0.0/8"])],
     )
-    assert told(planned) == [("b", Why.CONFLICT, "spec.sources")]
+    assert reported(planned) == [("b", Why.CONFLICT, "spec.sources")]
     rules = {str(at): (each.rule.table, each.rule.priority) for at, each in planned.rules.items()}
     assert rules == {
         "10.1.0.5/32": (100, 11000),
@@ -163,9 +163,9 @@ RESOURCES = st.lists(
 
 def done(there, changes):
     """What a namespace is after these changes."""
-    gone = {place(each) for each in changes.drop_routes} | {place(each.route) for each in changes.replace}
-    kept = [each for each in there.routes if place(each) not in gone]
-    return KernelState(LINKS, (*kept, *(each.route for each in (*changes.replace, *changes.add))), ())
+    gone = {place(route) for route in changes.drop_routes} | {place(change.route) for change in changes.replace}
+    kept = [route for route in there.routes if place(route) not in gone]
+    return KernelState(LINKS, (*kept, *(change.route for change in (*changes.replace, *changes.add))), ())
 
 
 @given(RESOURCES, RESOURCES)
@@ -173,7 +173,7 @@ def test_from_any_state_to_any_other_and_then_nothing_more(before, after):
     there = done(KernelState(LINKS, (), ()), diff(plan(WEB, before), KernelState(LINKS, (), ())))
     wanted = plan(WEB, after)
     reached = done(there, diff(wanted, there))
-    assert {place(each) for each in reached.routes} == set(wanted.routes)
+    assert {place(route) for route in reached.routes} == set(wanted.routes)
     assert len(diff(wanted, reached)) == 0
     assert len(diff(NOTHING, reached)) == len(reached.routes)
 

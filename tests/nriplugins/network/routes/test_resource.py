@@ -14,9 +14,9 @@ def resource(spec):
     return {"kind": "PodRoute", "metadata": {"name": "a", "namespace": "default"}, "spec": spec}
 
 
-def told(found):
+def reported(found):
     assert isinstance(found, Broken), found
-    return [str(each) for each in found.errors]
+    return [str(error) for error in found.errors]
 
 
 def test_a_route_with_only_required_fields_is_read():
@@ -119,12 +119,12 @@ BAD = {
 
 @pytest.mark.parametrize(("spec", "error"), BAD.values(), ids=BAD)
 def test_invalid_values_are_reported_with_their_field(spec, error):
-    assert told(read(resource(spec))) == [error]
+    assert reported(read(resource(spec))) == [error]
 
 
 def test_all_errors_are_reported_at_once():
     spec = {"table": 0, "interface": "", "routes": [{"destinations": ["x"], "via": 1}]}
-    assert [each.field for each in read(resource(spec)).errors] == [
+    assert [error.field for error in read(resource(spec)).errors] == [
         "spec.table",
         "spec.interface",
         "spec.routes[0].destinations[0]",
@@ -133,12 +133,12 @@ def test_all_errors_are_reported_at_once():
 
 
 def test_an_empty_spec_is_reported():
-    assert told(read(resource(None))) == ["spec: Required value", "spec.routes: Required value"]
+    assert reported(read(resource(None))) == ["spec: Required value", "spec.routes: Required value"]
 
 
 def test_an_invalid_selector_selects_nothing_and_is_reported():
     found = read(resource({"routes": [WAY], "podSelector": {"matchExpressions": [{"key": "a", "operator": "Near"}]}}))
-    assert [each.field for each in found.errors] == ["spec.podSelector"]
+    assert [error.field for error in found.errors] == ["spec.podSelector"]
     assert not found.head.selector.matches({"a": "b"})
 
 

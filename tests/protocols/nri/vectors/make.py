@@ -73,7 +73,7 @@ def _scalar(field: FieldDescriptor) -> Any:
 def kinds() -> list[type[Message]]:
     """Every message of NRI."""
     listed: list[Descriptor] = list(pb.DESCRIPTOR.message_types_by_name.values())
-    return [each._concrete_class for each in listed]
+    return [item._concrete_class for item in listed]
 
 
 def messages() -> list[dict[str, Any]]:
@@ -92,7 +92,7 @@ def calls() -> list[dict[str, Any]]:
     """Each call as it is asked and answered, numbered as in one conversation."""
     asking = {methods.RUNTIME_SERVICE: Asking(), methods.PLUGIN_SERVICE: Asking()}
     conversations = {methods.RUNTIME_SERVICE: mux.RUNTIME_SERVICE, methods.PLUGIN_SERVICE: mux.PLUGIN_SERVICE}
-    told = []
+    events = []
     for method in (*methods.RUNTIME, *methods.PLUGIN):
         request, response = full(method.request), full(method.response)
         payload = request.SerializeToString(deterministic=True)
@@ -102,14 +102,14 @@ def calls() -> list[dict[str, Any]]:
         reply = answer(stream, response.SerializeToString(deterministic=True))
         conversation = conversations[method.service]
         there, back = ("P>R", "R>P") if conversation == mux.RUNTIME_SERVICE else ("R>P", "P>R")
-        told.append(
+        events.append(
             {
                 "service": method.service,
                 "method": method.name,
                 "conversation": conversation,
                 "stream": stream,
                 "timeout_nano": int(TIMEOUT * 1e9),
-                "metadata": [list(each) for each in METADATA],
+                "metadata": [list(item) for item in METADATA],
                 "request": {
                     "direction": there,
                     "message": method.request.DESCRIPTOR.name,
@@ -124,12 +124,12 @@ def calls() -> list[dict[str, Any]]:
                 },
             }
         )
-    return told
+    return events
 
 
 def write(name: str, cases: list[dict[str, Any]]) -> None:
     """A JSON array with one case a line."""
-    lines = ",\n".join(json.dumps(each, ensure_ascii=False) for each in cases)
+    lines = ",\n".join(json.dumps(case, ensure_ascii=False) for case in cases)
     HERE.joinpath(name).write_text(f"[\n{lines}\n]\n", encoding="utf-8")
 
 

@@ -254,7 +254,7 @@ async def test_limits_are_set_by_plugins_at_create_at_update_and_unasked(seat):
     cri, plugin, runtime = seat
     plugin.answers["CreateContainer"] = Adjustment().set_resources(memory_limit=64 << 20, pids_limit=77)
     id_ = await cri.start(await cri.run(), name="app")
-    (group,) = [each for each in runtime.groups() if each.endswith(id_)]
+    (group,) = [group for group in runtime.groups() if group.endswith(id_)]
     assert limit(group, "memory", "memory.limit_in_bytes", "memory.max") == 64 << 20
     assert limit(group, "pids", "pids.max", "pids.max") == 77
     plugin.answers["UpdateContainer"] = Updates().set(id_, pids_limit=78)
@@ -266,7 +266,7 @@ async def test_limits_are_set_by_plugins_at_create_at_update_and_unasked(seat):
     assert await plugin.update_containers(Updates().set(id_, pids_limit=79)) == []
     assert limit(group, "pids", "pids.max", "pids.max") == 79
     failed = await plugin.update_containers(Updates().set("nobody", pids_limit=1).set(id_, memory_swap=1))
-    assert [each.container_id for each in failed] == ["nobody", id_]
+    assert [item.container_id for item in failed] == ["nobody", id_]
 
 
 async def test_an_update_cannot_give_devices_and_may_repeat_those_of_the_container(seat):

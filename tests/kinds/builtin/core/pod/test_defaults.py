@@ -120,7 +120,7 @@ def test_on_the_hosts_network_ports_are_the_hosts():
     spec = defaulted(
         hostNetwork=True, containers=[{"name": "c", "image": "a", "ports": [{"containerPort": 80}, {"hostPort": 1}]}]
     )["spec"]
-    assert [each.get("hostPort") for each in spec["containers"][0]["ports"]] == [80, 1]
+    assert [port.get("hostPort") for port in spec["containers"][0]["ports"]] == [80, 1]
 
 
 def test_requests_follow_limits():
@@ -230,7 +230,7 @@ def test_a_status_without_generations_and_class_keeps_those_it_had():
     STRATEGY.prepare_status(new, old)
     status = new["status"]
     assert (status["observedGeneration"], status["qosClass"]) == (4, "Burstable")
-    assert [each.get("observedGeneration") for each in status["conditions"]] == [None, 3, 9]
+    assert [condition.get("observedGeneration") for condition in status["conditions"]] == [None, 3, 9]
 
 
 def test_a_status_with_a_new_generation_has_it():

@@ -21,7 +21,7 @@ def running(name="main"):
 
 
 def ips(*given):
-    return {"status.podIP": given[0], "status.podIPs": [{"ip": each} for each in given]}
+    return {"status.podIP": given[0], "status.podIPs": [{"ip": item} for item in given]}
 
 
 NEVER = {"spec.restartPolicy": "Never"}

@@ -31,7 +31,7 @@ def pod(*containers, init=(), spec=None, metadata=None, **status):
         "metadata": {"name": "web", "creationTimestamp": ago(80)} | (metadata or {}),
         "spec": {
             "containers": [{"name": f"c{index}"} for index in range(max(len(containers), 1))],
-            "initContainers": [{"name": each["name"]} for each in init],
+            "initContainers": [{"name": item["name"]} for item in init],
         }
         | (spec or {}),
         "status": {"phase": "Pending", "containerStatuses": list(containers), "initContainerStatuses": list(init)}

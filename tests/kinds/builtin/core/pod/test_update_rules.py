@@ -23,7 +23,7 @@ OTHER = {
 
 
 def terms(*given):
-    return {NODES: {"nodeSelectorTerms": [{"matchExpressions": list(each)} for each in given]}}
+    return {NODES: {"nodeSelectorTerms": [{"matchExpressions": list(item)} for item in given]}}
 
 
 def there(key):
@@ -194,9 +194,9 @@ def test_a_pod_may_change_only_so(before, after, expected, spoiled):
 
 
 def test_the_number_of_reported_differences_is_limited(spoiled):
-    variables = [{"name": f"V{each}", "value": "1"} for each in range(20)]
-    others = [{**each, "value": "2"} for each in variables]
-    old, new = (spoiled({"spec.containers[0].env": each}) for each in (variables, others))
+    variables = [{"name": f"V{number}", "value": "1"} for number in range(20)]
+    others = [{**variable, "value": "2"} for variable in variables]
+    old, new = (spoiled({"spec.containers[0].env": item}) for item in (variables, others))
     (error,) = update(new, old)
     lines = str(error).splitlines()
     assert len(lines) == 12
@@ -234,7 +234,7 @@ EPHEMERAL_CASES = {
 
 @pytest.mark.parametrize(("before", "after", "expected"), EPHEMERAL_CASES.values(), ids=EPHEMERAL_CASES)
 def test_ephemeral_containers_can_only_be_added(before, after, expected, spoiled):
-    old, new = (spoiled({"spec.ephemeralContainers": each}) for each in (before, after))
+    old, new = (spoiled({"spec.ephemeralContainers": item}) for item in (before, after))
     assert [str(error) for error in update_ephemeral_containers(new, old)] == expected
 
 

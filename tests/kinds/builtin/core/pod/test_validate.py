@@ -233,27 +233,27 @@ def test_a_pod_without_any_of_its_fields_is_accepted_or_rejected(place):
 def test_a_huge_pod_is_validated_in_linear_time(spoiled):
     many = range(3000)
     container = {"image": "x", "imagePullPolicy": "Always", "terminationMessagePolicy": "File"}
-    statuses = [{"name": f"c{each}", "state": {"terminated": {"exitCode": 0}}} for each in many]
+    statuses = [{"name": f"c{item}", "state": {"terminated": {"exitCode": 0}}} for item in many]
     pod = spoiled(
         {
             "metadata.annotations": {
-                f"container.apparmor.security.beta.kubernetes.io/c{each}": "unconfined" for each in many
+                f"container.apparmor.security.beta.kubernetes.io/c{item}": "unconfined" for item in many
             },
-            "spec.resourceClaims": [{"name": f"r{each}", "resourceClaimName": "x"} for each in many],
-            "spec.volumes": [{"name": f"v{each}", "emptyDir": {}} for each in many],
-            "spec.tolerations": [{"key": f"t{each}", "operator": "Exists"} for each in many],
-            "spec.containers": [{**container, "name": f"c{each}"} for each in many],
-            "spec.containers[0].resources": {"claims": [{"name": f"r{each}"} for each in many]},
-            "spec.containers[0].volumeMounts": [{"name": f"v{each}", "mountPath": f"/{each}"} for each in many],
+            "spec.resourceClaims": [{"name": f"r{item}", "resourceClaimName": "x"} for item in many],
+            "spec.volumes": [{"name": f"v{item}", "emptyDir": {}} for item in many],
+            "spec.tolerations": [{"key": f"t{item}", "operator": "Exists"} for item in many],
+            "spec.containers": [{**container, "name": f"c{item}"} for item in many],
+            "spec.containers[0].resources": {"claims": [{"name": f"r{item}"} for item in many]},
+            "spec.containers[0].volumeMounts": [{"name": f"v{item}", "mountPath": f"/{item}"} for item in many],
             "spec.topologySpreadConstraints": [
-                {"maxSkew": 1, "topologyKey": f"k{each}", "whenUnsatisfiable": "DoNotSchedule"} for each in many
+                {"maxSkew": 1, "topologyKey": f"k{item}", "whenUnsatisfiable": "DoNotSchedule"} for item in many
             ],
             "status.containerStatuses": statuses,
         }
     )
     running = copy.deepcopy(pod)
     running["spec"]["tolerations"].append({"operator": "Exists"})
-    running["status"]["containerStatuses"] = [{"name": each["name"], "state": {"running": {}}} for each in statuses]
+    running["status"]["containerStatuses"] = [{"name": status["name"], "state": {"running": {}}} for status in statuses]
     started = time.perf_counter()
     assert pods.create(pod) == []
     assert pods.update(running, pod) == []

@@ -12,8 +12,8 @@ host, so that they take it for their DHCP server or router:
 | frames with two VLAN tags, whose inner one a receiver may remove, too | dropped-double-tagged |
 
 A port is guarded by its link group, which is set when the veth pair is made. So no rule and no element belongs to a
-pod, and DEL has nothing to remove. `trustedPort` of the configuration leaves a port out, as for a DHCP server in a pod;
-it is the operator's alone, and not read from the arguments of a pod.
+pod, and there is nothing to remove with it. The operator can leave ports out, as for a DHCP server in a pod:
+`trustedPort` of the CNI plugin bridge, `trustedBridges` of the network driver.
 
 Rules match `meta protocol`, not `ether type`: the latter is the VLAN tag of a tagged frame, which a receiver removes if
 its VLAN is 0.
@@ -21,10 +21,8 @@ its VLAN is 0.
 
 from collections.abc import Callable
 
-from podwire.cniplugins.netfilter import Netfilter
-from podwire.linux import errors as linux
-from podwire.linux.nft.table import TABLE, KernelRuleset
-from podwire.protocols.cni.values import Object, taken
+from podwire.linux import errors
+from podwire.linux.nft.table import TABLE, KernelElements, KernelRuleset
 
 GROUP = 0x7077
 """The link group of guarded ports."""
@@ -67,21 +65,17 @@ def ruleset() -> str:
     return _RULES.format(table=TABLE, chain=CHAIN, group=GROUP, counters=counters, advertised=advertised)
 
 
-def is_trusted(raw: Object) -> bool:
-    return taken(raw, "trustedPort", bool, False)
-
-
-def ensure_guard(netfilter: Netfilter, warn: Callable[[str], None]) -> bool:
-    """Makes the rules if they do not exist. Returns False on a host that cannot have them, with a warning."""
-    if exists(netfilter):
+def ensure_guard(elements: KernelElements, on_error: Callable[[Exception], None]) -> bool:
+    """Makes the rules if they do not exist. Returns False on a host that cannot have them, after `on_error`."""
+    if exists(elements):
         return True
     try:
         KernelRuleset().apply(ruleset())
-    except (linux.BadRuleset, linux.Unsupported) as error:
-        warn(f"podwire bridge: ports of pods are not guarded against rogue DHCP servers and routers: {error}")
+    except (errors.BadRuleset, errors.Unsupported) as error:
+        on_error(error)
         return False
     return True
 
 
-def exists(netfilter: Netfilter) -> bool:
-    return netfilter.elements.chains().exists("bridge", TABLE, CHAIN)
+def exists(elements: KernelElements) -> bool:
+    return elements.chains().exists("bridge", TABLE, CHAIN)

@@ -1,16 +1,19 @@
-"""Answers in protobuf: objects, lists, errors and watches that decode to what JSON says."""
+"""Answers in protobuf and CBOR: objects, lists, errors and watches that decode to what JSON says."""
 
 import asyncio
 import struct
 from typing import Any
 
+import cbor2
 import pytest
 
-from podwire.protocols.k8sapi import protobuf
+from podwire.apiserver.request.encodings import ListNames, ProtobufItems
+from podwire.protocols.k8sapi import cbor, protobuf
 from podwire.protocols.k8sapi.builtin import BUILTIN
 from podwire.protocols.k8sapi.protobuf_writer import encode, has_message, sized
 from podwire.protocols.k8sapi.protowire import SIZED, Fields, fill, single_text
-from tests.apiserver.support import CONFIGS, DEFINITIONS, PODS, WIDGETS, answer_when
+from podwire.protocols.storage import Item
+from tests.apiserver.support import CONFIGS, DEFINITIONS, JSON, META, PODS, WIDGETS, answer_when
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 
@@ -182,3 +185,103 @@ def _decoded(frame: bytes) -> dict[str, Any]:
     fill(inner, Fields("RawExtension", (1, SIZED, "raw", raw)), event["object"], 0, len(event["object"]), 10)
     event["raw"] = inner["object"]
     return event
+
+
+CBOR = "application/cbor"
+
+
+async def test_cbor_is_read_and_answered(api, config):
+    secrets = "/api/v1/namespaces/default/secrets"
+    body = cbor.SELF_DESCRIBED + cbor2.dumps({"metadata": {"name": "one"}, "data": {"a": cbor2.CBORTag(22, b"\xff\0")}})
+    made = await api.call("POST", secrets, body, content_type=CBOR, accept=CBOR)
+
+    assert (made.status, made.headers["content-type"]) == (201, CBOR)
+    assert made.raw.startswith(cbor.SELF_DESCRIBED)
+    shown = (await api.get(f"{secrets}/one")).body
+    assert (cbor.decode(made.raw), shown["data"]) == (shown, {"a": "/wA="})
+    for accept, content_type in (
+        (f"{CBOR},application/json", CBOR),
+        (f"application/json;q=0.9,{CBOR}", CBOR),
+        (f"application/json,{CBOR};q=0.9", "application/json"),
+        (f"{PROTOBUF},{CBOR}", CBOR),
+        ("*/*", "application/json"),
+    ):
+        assert (await api.get(f"{secrets}/one", accept=accept)).headers["content-type"] == content_type
+
+
+async def test_lists_tables_metadata_and_errors_are_answered_in_cbor(api, config):
+    for number in range(130):
+        await api.made(CONFIGS, config(f"c{number}", a="x" * 20_000 if number % 2 else ""))
+    for accept in (CBOR, f"{CBOR};as=Table;{META}", f"{CBOR};as=PartialObjectMetadataList;{META}"):
+        listed = await api.get(CONFIGS, accept=accept)
+        assert listed.headers["content-type"] == CBOR
+        assert cbor.decode(listed.raw) == (await api.get(CONFIGS, accept=accept.replace(CBOR, JSON))).body
+
+    missing = await api.get(f"{CONFIGS}/none", accept=CBOR)
+
+    assert (missing.status, cbor.decode(missing.raw)["reason"]) == (404, "NotFound")
+    assert (await api.get("/version", accept=CBOR)).headers["content-type"] == JSON
+
+
+async def test_a_watch_is_a_sequence_of_cbor_items(api, config):
+    stream = await api.ask("GET", f"{CONFIGS}?watch=true&resourceVersion=0&allowWatchBookmarks=true", accept=CBOR)
+    assert stream.content_type == "application/cbor-seq"
+    await api.post(CONFIGS, config(a="1"))
+
+    async with asyncio.timeout(10):
+        chunk = await anext(stream.chunks)
+    await stream.chunks.aclose()
+
+    event = cbor.decode(chunk)
+    assert (event["type"], event["object"]["data"]) == ("ADDED", {"a": "1"})
+
+
+async def test_custom_resources_and_apply_speak_cbor(widgets):
+    body = cbor.encode({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "one"}, "spec": {}})
+    apply = "application/apply-patch+cbor"
+    url = f"{WIDGETS}/one?fieldManager=me"
+
+    applied = await widgets.call("PATCH", url, body, content_type=apply, accept=CBOR)
+
+    assert (applied.status, cbor.decode(applied.raw)["metadata"]["managedFields"][0]["operation"]) == (201, "Apply")
+    assert (await widgets.call("PATCH", url, b"\xff", content_type=apply)).status == 400
+    assert (
+        await widgets.call("DELETE", f"{WIDGETS}/one", cbor.encode({"kind": "DeleteOptions"}), content_type=CBOR)
+    ).status == 200
+
+
+async def test_a_bad_cbor_body_is_refused(api):
+    reply = await api.post(CONFIGS, b"\xa2\x41a\x01\x41a\x02", content_type=CBOR)
+
+    assert (reply.status, reply.body["reason"]) == (400, "BadRequest")
+    assert "Duplicate map key" in reply.message
+
+
+async def test_a_protobuf_list_follows_its_objects(api, config):
+    """Items are kept by revision."""
+    for number in range(3):
+        await api.made(CONFIGS, config(f"c{number}", a=str(number)))
+    first = await api.get(CONFIGS, accept=PROTOBUF)
+    assert (await api.get(CONFIGS, accept=PROTOBUF)).raw == first.raw
+    await api.patch(f"{CONFIGS}/c1", {"data": {"a": "changed"}})
+    changed = await api.get(CONFIGS, accept=PROTOBUF)
+    assert b"changed" in changed.raw
+    assert len(changed.raw) > len(first.raw)
+
+
+def test_kept_items_are_bounded():
+    kept = ProtobufItems(limit=100)
+    names = ListNames("v1", "ConfigMap", "ConfigMapList")
+    rendered = []
+
+    def render(item):
+        rendered.append(item.key)
+        return b'{"metadata":{"name":"%b"}}' % (b"n" * 40)
+
+    for _ in range(2):
+        for key in "abab":
+            kept.find(names, Item(key, b"", 1, 1), render)
+    assert rendered == ["a", "b"]
+    kept.find(names, Item("c", b"", 1, 1), render)
+    kept.find(names, Item("a", b"", 1, 1), render)
+    assert rendered == ["a", "b", "c", "a"]
