@@ -2,6 +2,7 @@
 
 from podwire.dradriver.names import DRIVER, SLICES
 from podwire.protocols.nri import nri_pb2 as pb
+from tests.eventually import eventually_async
 
 NET1 = {"name": "net1"}
 
@@ -51,6 +52,24 @@ async def test_devices_stay_listed_while_pods_have_them(driver_node):
         await node.kubelet.register()
         assert await node.offered("lan1") == listed
         await node.host.stop_pod_sandbox(sandbox)
+
+
+async def test_file_of_a_device_that_no_claim_holds_is_removed_after_a_restart(driver_node):
+    """A driver that is killed between a device's file and its record leaves the file."""
+    node = driver_node
+    node.veth("lan1")
+    listed = node.root / "state/listed/lan1.json"
+    async with node.driving():
+        _, claim = await node.prepared("lan1", interface=NET1)
+        left = listed.read_bytes()
+        async with node.driving(pod_uid="22222222-bbbb"):
+            assert listed.exists(), "another instance keeps what a claim holds"
+        assert await node.kubelet.unprepare(claim) == [""]
+        assert not listed.exists()
+    listed.write_bytes(left)
+    async with node.driving():
+        await node.offered("lan1")
+        await eventually_async(lambda: not listed.exists())
 
 
 async def test_two_instances_hand_over_without_a_bare_pod(driver_node):

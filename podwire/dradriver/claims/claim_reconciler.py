@@ -59,8 +59,9 @@ class ClaimReconciler:
                 continue
 
     async def reconcile(self) -> None:
-        """1. Unprepare orphaned claims.  2. Recover links whose records are lost.  3. Prepare claims again whose
-        records are damaged. What cannot be checked or done now is tried again later."""
+        """1. Unprepare orphaned claims.  2. Recover links whose records are lost.  3. Remove files of devices that no
+        claim holds.  4. Prepare claims again whose records are damaged. What cannot be checked or done now is tried
+        again later."""
         by_claim: dict[ClaimRef, list[Record]] = {}
         for record in await asyncio.to_thread(self._dependencies.attachments.records):
             by_claim.setdefault(record.allocation.claim, []).append(record)
@@ -74,6 +75,11 @@ class ClaimReconciler:
             await self._pods.recover_orphans()
         except OSError as error:
             _log.warning("cannot look for orphaned links", extra={"error": str(error)})
+        try:
+            async with self._dependencies.instance_lock.held():
+                await asyncio.to_thread(self._dependencies.devices.remove_unused)
+        except OSError as error:
+            _log.warning("cannot remove files of unused devices", extra={"error": str(error)})
         for damaged in await asyncio.to_thread(self._dependencies.damaged.list):
             try:
                 await self._repair(damaged)

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from podwire.dradriver.attach.attachments import Attachments
 from podwire.dradriver.attach.records import Record
@@ -105,6 +105,20 @@ class PreparedDevices:
             self._held.discard(hold)
             if not any(hold[0] == name for name, _ in self._held):
                 self._listed.remove(quote(hold[0], safe=""), Durability.PROCESS_DEATH)
+
+    def remove_unused(self) -> None:
+        """Removes what is kept of devices that no claim holds: a driver was killed before it wrote the first record, or
+        after it removed the last one. The caller holds the InstanceLock, so that no other instance is in between.
+
+        A link that still has the tag of a claim is not a device of the inventory, and needs its file to be recovered.
+        """
+        with self._lock:
+            held = {name for name, _ in self._held}
+            held |= {record.allocation.device.name for record in self._attachments.records()}
+            names = {unquote(key) for key in self._listed.load()}
+            for name in names - held:
+                if self._inventory.find(name) is not None:
+                    self._listed.remove(quote(name, safe=""), Durability.PROCESS_DEATH)
 
     async def run(self) -> None:
         """Until cancelled: follows the records that other instances of the driver write and remove."""
