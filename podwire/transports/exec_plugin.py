@@ -18,6 +18,7 @@ from podwire.protocols.k8sapi.exec_credential import (
     read_credential,
 )
 from podwire.protocols.k8sapi.kubeconfig import Access
+from podwire.tasks.uncancelled import to_completion
 from podwire.transports.credentials import pem_text
 
 PLUGIN_SECONDS = 300.0
@@ -32,8 +33,8 @@ async def run_plugin(access: Access, plugin: ExecPlugin, *, seconds: float = PLU
     interactive = _interactive(plugin)
     cluster = access.cluster_info(pem_text(access.ca, "certificate-authority"))
     variables = {**dict(plugin.env), EXEC_INFO: exec_info(plugin, interactive=interactive, cluster=cluster)}
-    try:
-        process = await asyncio.create_subprocess_exec(
+    starting = asyncio.create_task(
+        asyncio.create_subprocess_exec(
             plugin.command,
             *plugin.args,
             stdin=None if interactive else DEVNULL,
@@ -41,6 +42,14 @@ async def run_plugin(access: Access, plugin: ExecPlugin, *, seconds: float = PLU
             env={**os.environ, **variables},
             limit=MAX_ANSWER,
         )
+    )
+    try:
+        # A loop that is cancelled while it starts a process leaves it: the caller ends it once it has started.
+        process = await to_completion(starting)
+    except asyncio.CancelledError:
+        if starting.exception() is None:
+            await _end(starting.result())
+        raise
     except FileNotFoundError:
         hint = f"\n\n{plugin.install_hint}" if plugin.install_hint else ""
         raise NoCredentials(f"exec: executable {plugin.command} not found{hint}") from None
@@ -53,10 +62,7 @@ async def run_plugin(access: Access, plugin: ExecPlugin, *, seconds: float = PLU
     except TimeoutError:
         raise NoCredentials(f"exec: executable {plugin.command} did not end within {seconds:g} s") from None
     finally:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
-        process._transport.close()  # type: ignore[attr-defined]  # noqa: SLF001 - a grandchild may keep the pipe open
+        await _end(process)
     if len(output) > MAX_ANSWER:
         raise NoCredentials(f"exec plugin {plugin.command}: printed more than {MAX_ANSWER} bytes")
     if code:
@@ -79,6 +85,13 @@ def _interactive(plugin: ExecPlugin) -> bool:
             f"exec plugin {plugin.command} cannot support interactive mode: standard input is not a terminal"
         )
     return terminal
+
+
+async def _end(process: Process) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        process.kill()
+    await process.wait()
+    process._transport.close()  # type: ignore[attr-defined]  # noqa: SLF001 - a grandchild may keep the pipe open
 
 
 async def _output(process: Process) -> bytes:
