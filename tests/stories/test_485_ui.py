@@ -142,7 +142,8 @@ async def test_the_page_shows_map_and_path_in_a_browser(site, tmp_path):
         assert "closed" in await page.run("document.querySelector('li.dropped').innerText")
         await keep(page, "path")
         await page.run("location.hash = '#/resources'")
-        await page.until("document.body.innerText.includes('10.101.')")
+        pool = site.get("/api/resources")["pools"][0]["pools"][0]["ranges"]
+        await page.until(f"document.body.innerText.includes({json.dumps(pool)})")
         await page.run("location.hash = '#/cluster'")
         await page.until("document.querySelectorAll('.virtual .pod-row.running').length === 3")
         assert page.problems == []
