@@ -11,8 +11,11 @@ The label says which is which, as upstream; an APIService without it belongs to 
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
+
+import msgspec
 
 from podwire.apiserver.engine import Engine
 from podwire.apiserver.identity.users import SYSTEM
@@ -26,6 +29,8 @@ from podwire.protocols.k8sapi.status import ApiError, Reason
 from podwire.protocols.storage import Change, Item, StorageError
 
 _log = logging.getLogger("podwire.apiserver.local_services")
+
+T = TypeVar("T")
 
 LABEL = "kube-aggregator.kubernetes.io/automanaged"
 ON_START, ALWAYS = "onstart", "true"
@@ -79,13 +84,32 @@ def builtin_services(kinds: Iterable[Kind]) -> dict[str, Object]:
     return {service["metadata"]["name"]: service for service in services}
 
 
-def custom_services(definitions: Iterable[Object]) -> dict[str, Object]:
+class _Version(msgspec.Struct):
+    name: str
+    served: bool = False
+
+
+class _Spec(msgspec.Struct):
+    group: str
+    versions: tuple[_Version, ...]
+
+
+class Definition(msgspec.Struct):
+    """The part of a CustomResourceDefinition that its APIServices follow: schemas of a megabyte are not decoded."""
+
+    spec: _Spec
+
+
+_definition = msgspec.json.Decoder(Definition)
+
+
+def custom_services(definitions: Iterable[Definition]) -> dict[str, Object]:
     """Returns the APIServices of CustomResourceDefinitions by their names."""
     served = {
-        (definition["spec"]["group"], version["name"])
+        (definition.spec.group, version.name)
         for definition in definitions
-        for version in definition["spec"]["versions"]
-        if version.get("served")
+        for version in definition.spec.versions
+        if version.served
     }
     services = [_service(*words, *CUSTOM_PRIORITIES, ALWAYS) for words in sorted(served)]
     return {service["metadata"]["name"]: service for service in services}
@@ -123,8 +147,11 @@ class LocalServices:
         self._engine = engine
         self._resource = engine.registry.builtin("apiregistration.k8s.io", "apiservices")
         self._definition = engine.registry.builtin("apiextensions.k8s.io", "customresourcedefinitions")
-        self._objects: dict[str, dict[str, Object]] = {}
-        """Stored definitions and APIServices by their prefix and key; a prefix is missing until it is listed."""
+        self._definitions: dict[str, Definition] = {}
+        self._services: dict[str, Object] = {}
+        """Both by the key in the store."""
+        self._listed: set[str] = set()
+        """Prefixes that were listed."""
         self._changed = asyncio.Event()
 
     async def start(self) -> None:
@@ -136,19 +163,23 @@ class LocalServices:
     async def run(self) -> None:
         """Follows the definitions until cancelled."""
         async with asyncio.TaskGroup() as parts:
-            for prefix in (self._resource.prefix, self._definition.prefix):
-                parts.create_task(self._follow(prefix))
+            parts.create_task(self._follow(self._resource.prefix, self._services, unpack))
+            parts.create_task(
+                self._follow(self._definition.prefix, self._definitions, lambda item: _definition.decode(item.value))
+            )
             parts.create_task(self._reconcile())
 
-    async def _follow(self, prefix: str) -> None:
+    async def _follow(self, prefix: str, objects: dict[str, T], decode: Callable[[Item], T]) -> None:
         async def on_list(items: list[Item]) -> None:
-            self._objects[prefix] = {item.key: unpack(item) for item in items}
+            objects.clear()
+            objects.update((item.key, decode(item)) for item in items)
+            self._listed.add(prefix)
             self._changed.set()
 
         async def on_change(change: Change) -> None:
-            self._objects[prefix].pop(change.key, None)
+            objects.pop(change.key, None)
             if change.item is not None:
-                self._objects[prefix][change.key] = unpack(change.item)
+                objects[change.key] = decode(change.item)
             self._changed.set()
 
         await follow(self._engine.store, prefix, on_list, on_change)
@@ -157,10 +188,9 @@ class LocalServices:
         while True:
             await self._changed.wait()
             self._changed.clear()
-            if len(self._objects) < 2:
+            if len(self._listed) < 2:
                 continue
-            wanted = custom_services(self._objects[self._definition.prefix].values())
-            present = _by_name(self._objects[self._resource.prefix].values())
+            wanted, present = custom_services(self._definitions.values()), _by_name(self._services.values())
             try:
                 await self._write(plan(wanted, present, ALWAYS))
             except (ApiError, StorageError) as error:

@@ -13,6 +13,9 @@ from podwire.linux.syscalls import return_freed_memory
 
 YOUNG = 5_000
 """New objects after which the garbage collector inspects the young generation: 1 ms at most."""
+OLD = 50
+"""Collections of the middle generation, 10 * YOUNG objects each, after which all objects are inspected. All requests
+wait for that, so that it must not happen once for each large object, as it does with CPython's 10."""
 
 
 def tune_memory() -> None:
@@ -23,7 +26,7 @@ def tune_memory() -> None:
     """
     return_freed_memory()
     gc.freeze()
-    gc.set_threshold(YOUNG, *gc.get_threshold()[1:])
+    gc.set_threshold(YOUNG, gc.get_threshold()[1], OLD)
     gc.enable()
 
 

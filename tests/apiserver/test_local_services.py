@@ -1,5 +1,6 @@
 """APIServices of the groups that the server serves itself."""
 
+import msgspec
 import pytest
 
 from podwire.apiserver.local_services import (
@@ -7,6 +8,7 @@ from podwire.apiserver.local_services import (
     LABEL,
     ON_START,
     PRIORITIES,
+    Definition,
     builtin_services,
     custom_services,
     plan,
@@ -76,7 +78,8 @@ def stored(service, **spec):
     return {**service, "spec": {**service["spec"], **spec}}
 
 
-WANTED = custom_services([{"spec": {"group": "g.io", "versions": [{"name": "v1", "served": True}, {"name": "v2"}]}}])
+SPEC = {"group": "g.io", "versions": [{"name": "v1", "served": True}, {"name": "v2", "served": False}]}
+WANTED = custom_services([msgspec.convert({"spec": SPEC}, Definition)])
 OURS = WANTED["v1.g.io"]
 FOREIGN = {"metadata": {"name": "v1.g.io"}, "spec": {"service": {}}}
 

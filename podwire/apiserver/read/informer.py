@@ -34,6 +34,7 @@ async def follow(
                 while True:
                     for change in await watch.next():
                         await on_change(change)
+                        await asyncio.sleep(0)  # requests go on between two changes of large objects
         except (Gone, SlowWatcher):
             continue
         except StorageError as error:

@@ -7,7 +7,7 @@ has the document needs rendering. Rendering works on what it is handed, so that 
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -30,12 +30,21 @@ _JSON = "application/json"
 _ALWAYS = tuple(f"{META}.{word}" for word in ("DeleteOptions", "ListMeta", "ObjectMeta", "Patch", "Status"))
 
 
+@dataclass(slots=True)
 class _Part:
     """The kinds of one group and version, custom ones with their schemas."""
 
-    def __init__(self) -> None:
-        self.builtin: list[Kind] = []
-        self.custom: list[tuple[Kind, dict[str, Any]]] = []
+    builtin: list[Kind] = field(default_factory=list)
+    custom: list[tuple[Kind, dict[str, Any]]] = field(default_factory=list)
+
+    def is_unchanged(self, before: "_Part | None") -> bool:
+        """Whether it has the same kinds and the very same schemas; comparing schemas would take as long as a hash."""
+        return (
+            before is not None
+            and self.builtin == before.builtin
+            and [kind for kind, _ in self.custom] == [kind for kind, _ in before.custom]
+            and all(schema is known for (_, schema), (_, known) in zip(self.custom, before.custom, strict=True))
+        )
 
     def hash(self) -> str:
         source = msgspec.json.encode([podwire.__version__, VERSION, _FORM, self.builtin, self.custom])
@@ -66,7 +75,11 @@ class OpenApi:
             parts.setdefault(_path(kind), _Part()).builtin.append(kind)
         for kind, schema in kinds:
             parts.setdefault(_path(kind), _Part()).custom.append((kind, schema))
-        hashes = {path: part.hash() for path, part in parts.items()}
+        # The schema of one kind may have a megabyte, and every change of every definition arrives here.
+        hashes = {
+            path: self._hashes[path] if part.is_unchanged(self._parts.get(path)) else part.hash()
+            for path, part in parts.items()
+        }
         self._parts, self._hashes = parts, hashes
         self._forget()
 
