@@ -120,9 +120,9 @@ def test_a_plugin_failure_is_reported_and_a_fixed_plugin_is_used_at_once(node, p
     message = node.event_message(name, "FailedCreatePodSandBox")
     assert message.startswith("Failed to create pod sandbox: ")
     assert "the cable is loose" in message
-    assert (
-        node.get(f"pod {name}")["status"]["containerStatuses"][0]["state"]["waiting"]["reason"] == "ContainerCreating"
-    )
+    # Statuses and events are written independently of each other.
+    [status] = node.eventually(lambda: node.get(f"pod {name}")["status"].get("containerStatuses"), "a status")
+    assert status["state"]["waiting"]["reason"] == "ContainerCreating"
     plugin()
     node.wait(f"pod/{name}", "condition=Ready")
     node(f"delete pod {name}")
