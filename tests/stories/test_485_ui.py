@@ -144,6 +144,7 @@ async def test_the_page_shows_map_and_path_in_a_browser(site, tmp_path):
         await page.run("location.hash = '#/resources'")
         pool = site.get("/api/resources")["pools"][0]["pools"][0]["ranges"]
         await page.until(f"document.body.innerText.includes({json.dumps(pool)})")
+        assert "about 2^64" in await page.run("document.body.innerText"), "free addresses of a range of IPv6"
         await page.run("location.hash = '#/cluster'")
         await page.until("document.querySelectorAll('.virtual .pod-row.running').length === 3")
         assert page.problems == []

@@ -2,6 +2,9 @@
 
 import { ask, fill, h, milliseconds, table } from "/page/dom.js";
 
+// JSON numbers above 2^53 are not exact in a browser, and the pool of an IPv6 range has 2^64 addresses.
+const count = (number) => number == null ? "" : Number.isSafeInteger(number) ? number : `about 2^${Math.round(Math.log2(number))}`;
+
 export class ResourcesView {
   constructor() {
     this.body = h("div", {}, h("p", { class: "hint" }, "loading…"));
@@ -20,7 +23,7 @@ export class ResourcesView {
       ...part("Address pools (IPAM)", found.pools, { text: "no pools are known of this cluster", draw: (nodes) => h("div", {}, ...nodes.map((node) => h("div", {},
         node.error ? h("p", { class: "problem" }, `${node.node}: ${node.error}`) : null,
         table(["node", "network", "ranges", "used", "free", "dead"], node.pools.map((pool) =>
-          [node.node, pool.network || pool.path || "", pool.ranges || pool.reason || "", pool.used ?? "", pool.free ?? "", pool.dead ?? ""]), { class: "grid" })))) }),
+          [node.node, pool.network || pool.path || "", pool.ranges || pool.reason || "", count(pool.used), count(pool.free), count(pool.dead)]), { class: "grid" })))) }),
       ...part("Claims", found.claims, { text: "no ResourceClaims", draw: (claims) => table(["claim", "state", "devices", "reserved for"], claims.map((claim) =>
         [claim.key, claim.state, claim.devices.join(", "), claim.reserved.join(", ")]), { class: "grid" }) }),
       ...part("ResourceSlices", found.slices, { text: "no ResourceSlices", draw: (slices) => table(["driver", "node", "pool", "devices"], slices.map((slice) =>
