@@ -62,7 +62,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeSch
 
 
 class FailureLog:
-    """Writes the name of each failed test at once, so that a run that is killed has told which ones failed."""
+    """Writes the name of each failed test at once, so that a run that is killed has reported which ones failed."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

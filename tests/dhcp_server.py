@@ -1,4 +1,4 @@
-"""A small DHCP server for tests, which answers as it is told. The packets are real."""
+"""A small DHCP server for tests, with configured answers. The packets are real."""
 
 import asyncio
 from ipaddress import IPv4Address
@@ -15,7 +15,7 @@ LONG = 30.0
 
 
 class Server:
-    """Answers as it is told; remembers what it heard."""
+    """Gives configured answers; remembers what it received."""
 
     def __init__(self, netns, link="srv", ip=SERVER):
         self.ip = ip

@@ -168,7 +168,7 @@ class ApiServer:
             return await self._run_with_seats(function, call, flow, attributes.name)
 
     async def _run_with_seats(self, function: Verb, call: Call, flow: Flow, name: str) -> Answer:
-        """Runs a verb on seats of its priority level; a write that many watches are told of keeps some for a moment."""
+        """Runs a verb on seats of its priority level; a write that is sent to many watches keeps some for a moment."""
         level, seats = flow.level, self._flow_control.seats
         final = self._work.final_seats(call, level.widest)
         taken = final or await self._work.seats(call, name, level.widest)

@@ -44,7 +44,7 @@ class Session:
             await self._socket.send(message)
 
     async def end_input(self) -> None:
-        """Closes stdin. Raises SessionError for a server that speaks v4 only, which cannot be told."""
+        """Closes stdin. Raises SessionError for a server that speaks v4 only: v4 has no message for it."""
         message = self._side.stdin_ended()
         if message is None:
             raise SessionError("the server does not speak v5.channel.k8s.io: stdin cannot be closed before the end")

@@ -35,7 +35,7 @@ def conditions_of(node: Object) -> list[Object]:
 
 
 def condition(node: Object, type_: str) -> Object | None:
-    return next((each for each in conditions_of(node) if each.get("type") == type_), None)
+    return next((condition_ for condition_ in conditions_of(node) if condition_.get("type") == type_), None)
 
 
 def is_ready(node: Object) -> bool:
@@ -52,9 +52,9 @@ def heartbeat(node: Object) -> str:
 def with_unknown_conditions(node: Object, now: str) -> Object | None:
     """Returns the node with its conditions set to Unknown; None if they are already."""
     known = conditions_of(node)
-    known_types = {each.get("type") for each in known}
+    known_types = {condition_.get("type") for condition_ in known}
     never = [_never(type_, node, now) for type_ in REPORTED if type_ not in known_types]
-    changed = [_unknown(each, now) for each in known]
+    changed = [_unknown(condition_, now) for condition_ in known]
     if not never and changed == known:
         return None
     return {**node, "status": {**(node.get("status") or {}), "conditions": [*changed, *never]}}
@@ -108,8 +108,8 @@ def tainted(node: Object, now: str, *, evicts: bool = True) -> Object | None:
 def _wanted(node: Object, *, evicts: bool) -> list[tuple[str, str]]:
     keys = [
         taint
-        for each in conditions_of(node)
-        if (taint := _TAINTS.get((each.get("type", ""), each.get("status", "")))) is not None
+        for condition_ in conditions_of(node)
+        if (taint := _TAINTS.get((condition_.get("type", ""), condition_.get("status", "")))) is not None
     ]
     if (node.get("spec") or {}).get("unschedulable"):
         keys.append(UNSCHEDULABLE)
@@ -126,9 +126,9 @@ def not_ready_pod(pod: Object, now: str) -> Object | None:
     status = pod.get("status") or {}
     before: Sequence[Object] = status.get("conditions") or ()
     after = [
-        {**each, "status": "False", "lastTransitionTime": now}
-        if (each.get("type"), each.get("status")) == (READY, "True")
-        else each
-        for each in before
+        {**condition_, "status": "False", "lastTransitionTime": now}
+        if (condition_.get("type"), condition_.get("status")) == (READY, "True")
+        else condition_
+        for condition_ in before
     ]
     return {**pod, "status": {**status, "conditions": after}} if after != list(before) else None

@@ -107,7 +107,7 @@ class Server:
         self.changed()
 
     def udp(self, data: bytes, address: str) -> Reply | Awaitable[Reply]:
-        """Answers a datagram; an address that has received too many bytes within a second is told to use TCP."""
+        """Answers a datagram; an address that has received too many bytes within a second must use TCP (TC bit)."""
         now = self._now()
         if now >= self._window_ends:
             self._sent, self._window_ends = {}, now + 1.0

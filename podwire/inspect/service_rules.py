@@ -82,7 +82,7 @@ def follow(kernel: Kernel, to: Destination, client: IP | None, *, is_inside: boo
             list_ = local
     way.endpoints = _endpoints(kernel, version, list_)
     what = f"{client_words}one of {len(way.endpoints)} endpoints, {_choice(target)}"
-    way.add(f"{TABLE} {chain}", what, f"dnat to {', '.join(endpoint_text(*each) for each in way.endpoints)}")
+    way.add(f"{TABLE} {chain}", what, f"dnat to {', '.join(endpoint_text(*endpoint) for endpoint in way.endpoints)}")
     return way
 
 

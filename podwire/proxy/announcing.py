@@ -4,7 +4,7 @@ All proxies choose the same node without talking: the one with the highest hash 
 nodes that are ready and whose proxies answer /healthz. With the external traffic policy Local a node also needs a
 ready endpoint. A proxy asks only the nodes that come before its own.
 
-The chosen node has the address on its link, so that the kernel answers; each neighbour is told when it comes. The
+The chosen node has the address on its link, so that the kernel answers; each neighbour is notified when it comes. The
 kernel removes an address that is not extended: when a proxy dies, its addresses are gone before another node has them.
 """
 

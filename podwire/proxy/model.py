@@ -1,7 +1,7 @@
-"""Everything that is known of the cluster, and which Services have changed since the kernel was last told. Pure.
+"""Everything that is known of the cluster, and which Services have changed since the last write to the kernel. Pure.
 
 A plan is computed when it is needed, and not kept: before the first change of a Service, from what is known then, and
-again when the kernel is told. Only the orders of the lists are kept, which do not follow from the objects.
+again when it is written to the kernel. Only the orders of the lists are kept, which do not follow from the objects.
 """
 
 from collections import Counter
@@ -53,7 +53,7 @@ class Model:
         self._changed: list[str] = []
         self._with_health: set[Name] = set()
         self.datagrams: dict[tuple[int, bytes], frozenset[bytes]] = {}
-        """UDP frontends and their endpoints, when `everything` was last told; those that were gone by then, too."""
+        """UDP frontends and their endpoints, when `everything` was last written; those that were gone by then, too."""
         self.no_local: dict[Name, tuple[bool, bool]] = {}
         """Services of which this node has no endpoint, though internal or external traffic must stay on it."""
 
@@ -176,7 +176,7 @@ class Model:
         return list(pairs)
 
     def difference(self) -> Difference:
-        """Returns what has changed since this was called last; from now on it counts as told."""
+        """Returns what has changed since this was called last; from now on it counts as written."""
         deleted: list[Row] = []
         added: list[Row] = []
         datagrams: dict[tuple[int, bytes], frozenset[bytes]] = {}
@@ -211,7 +211,7 @@ class Model:
         return Difference(deleted, added, datagrams, changed)
 
     def everything(self) -> Iterator[Row]:
-        """Yields all elements; from now on everything counts as told."""
+        """Yields all elements; from now on everything counts as written."""
         self.datagrams = {key: frozenset() for plan_ in self._before.values() for key in plan_.datagrams}
         self._before, self._here, self._changed = {}, Counter(), []
         self._orders.clear()

@@ -1,7 +1,7 @@
 """The proxy of a node: follows Services and EndpointSlices, and keeps the kernel equal to them.
 
 Nothing is written before both kinds were listed: the table of a proxy that ran before serves until then. A change is
-told to the kernel at once, with all that came in the same turn of the event loop, in one transaction. A transaction
+written to the kernel at once, with all that came in the same turn of the event loop, in one transaction. A transaction
 that fails is followed by one with everything. Stopping leaves the table as it is.
 """
 
@@ -109,7 +109,7 @@ class Proxy:
         self._wake = asyncio.Event()
         self._waiting = {"services", "endpointslices"}
         self._whole = True
-        """Everything must be told, not only what has changed."""
+        """Everything must be written, not only what has changed."""
         self.synced = asyncio.Event()
         """Set when the kernel knows everything for the first time."""
         self._contested: list[tuple[Name, Name]] = []

@@ -143,7 +143,7 @@ class Watching:
 
 @dataclass
 class Api:
-    """Asks the server, as its admin unless told otherwise."""
+    """Asks the server, as its admin by default."""
 
     assembled: Assembled
     store: Any

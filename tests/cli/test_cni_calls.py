@@ -193,7 +193,7 @@ def test_gc_keeps_living_named_and_recorded_attachments(place, netns):
     runtime.mkdir(mode=0o700)
     (runtime / "pod@eth0.json").write_text("{")
     result = place("gc", "--valid", "named/net1")
-    assert (result.returncode, "id=pod" in result.stderr) == (0, True), "what cannot be read is told, and stays"
+    assert (result.returncode, "id=pod" in result.stderr) == (0, True), "what cannot be read is reported, and stays"
     dead, gc = place.calls()[2:]
     assert dead.startswith("DEL dead eth0")
     sent = json.loads(gc[gc.index("{") :])["cni.dev/valid-attachments"]

@@ -27,7 +27,7 @@ def place(tmp_path):
 
 
 def working_in(place: Path) -> list[str]:
-    """Command lines of the processes that were told of this place."""
+    """Command lines of the processes that name this path."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:

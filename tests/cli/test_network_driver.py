@@ -1,4 +1,4 @@
-"""The command line of the network driver: what is wrong is told before anything runs."""
+"""The command line of the network driver: errors are reported before anything runs."""
 
 import tempfile
 

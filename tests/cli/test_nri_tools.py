@@ -27,7 +27,7 @@ def fake(script="", *flags):
 
 @pytest.fixture
 def life(tmp_path):
-    """The life of a pod, told by a runtime that has time."""
+    """The life of a pod, reported by a runtime that has time."""
     path = tmp_path / "life.yaml"
     path.write_text("runtime: {registration_timeout: 60s, request_timeout: 50s, synchronize_timeout: 60s}")
     return path

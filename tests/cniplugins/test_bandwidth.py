@@ -30,7 +30,7 @@ PATIENCE = 60
 
 @pytest.fixture
 def config(host):
-    """A pod with a link, and what bandwidth is told of it."""
+    """A pod with a link, and the configuration that bandwidth gets for it."""
 
     def make(pod="a", **keys):
         host.pod(pod)

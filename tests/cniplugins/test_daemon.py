@@ -192,7 +192,7 @@ def test_del_releases_what_a_disconnected_caller_left(host, tmp_path):
 
 
 def test_add_of_a_disconnected_caller_is_not_begun(host, tmp_path):
-    """The program was told that it is begun, and was killed; the daemon comes to it only after the DEL that follows."""
+    """The program was notified of the begin, and was killed; the daemon comes to it only after the DEL that follows."""
     gate = tmp_path / "gate"
     host.pod("a")
     config = host.bridge(*DUAL, ipMasq=True)

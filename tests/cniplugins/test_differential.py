@@ -1,5 +1,5 @@
 """Every plugin that others have, too, beside theirs: the same configuration on two fresh hosts, and all that can be
-told of the kernel is the same: links, addresses, routes, sysctls and results, after ADD and after DEL.
+read from the kernel is the same: links, addresses, routes, sysctls and results, after ADD and after DEL.
 
 What differs on purpose is named in `OWN_SYSCTLS`, and nowhere else. Rules are not compared: theirs are iptables.
 """
@@ -31,7 +31,7 @@ OWN_SYSCTLS = {
     "accept_ra": "nobody poses as a router towards pods that have a gateway",
     "keep_addr_on_down": "an address outlives a link that goes down, as with newer versions of theirs",
     "ndisc_notify": "a new address is announced, as with newer versions of theirs",
-    "mtu": "told with the link",
+    "mtu": "reported with the link",
     "stable_secret": "unreadable until it is set",
 }
 
@@ -82,7 +82,7 @@ def furnish():
 
 
 def renamed(text, names):
-    """Names that are drawn by lot are told by what they are."""
+    """Random names are replaced by what they are."""
     for name, reported in names.items():
         text = text.replace(name, reported)
     return text

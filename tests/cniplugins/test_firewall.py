@@ -22,7 +22,7 @@ def bridge(host, name="cni0"):
 
 @pytest.fixture
 def config(host):
-    """A pod with a link, and what firewall is told of it."""
+    """A pod with a link, and the configuration that firewall gets for it."""
 
     def make(pod="a", net="cni0", **keys):
         host.pod(pod)

@@ -211,7 +211,7 @@ def test_concurrent_gcs_adds_and_dels_do_no_harm(host):
         try:
             host.delete(f"n{number}", config)
             results[f"n{number}"] = host.add(f"n{number}", config)
-        except Exception as error:  # noqa: BLE001 - told by the test
+        except Exception as error:  # noqa: BLE001 - reported by the test
             failed.append(error)
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]

@@ -30,7 +30,7 @@ def forward(family=4):
 
 @pytest.fixture
 def attach(host):
-    """A pod on a bridge, and what firewall was told of it."""
+    """A pod on a bridge, and the configuration that firewall got for it."""
 
     def add(pod="a", **keys):
         host.pod(pod)

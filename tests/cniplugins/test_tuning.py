@@ -24,7 +24,7 @@ SYSCTL = {"net.ipv4.conf.IFNAME.arp_filter": "1", "net.core.somaxconn": "500"}
 
 @pytest.fixture
 def config(host):
-    """A pod with a link, and what tuning is told of it."""
+    """A pod with a link, and the configuration that tuning gets for it."""
 
     def make(pod="a", **keys):
         host.pod(pod)

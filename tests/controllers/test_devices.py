@@ -392,7 +392,7 @@ async def test_a_pod_leaves_a_device_that_is_tainted_by_a_rule(quick):
     condition = await condition_of(quick)
     assert (condition["reason"], condition["message"]) in (
         ("PodsPendingEviction", "1 pod needs to be evicted in 1 namespace."),
-        ("Completed", "1 pod evicted since starting the controller."),  # told after ten seconds
+        ("Completed", "1 pod evicted since starting the controller."),  # reported after ten seconds
     )
 
 

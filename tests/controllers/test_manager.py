@@ -44,7 +44,7 @@ class Counted:
 
 
 class Noting:
-    """A controller that notes what it is told of."""
+    """A controller that records the changes that it receives."""
 
     def __init__(self, *kinds: Kind) -> None:
         self.resources = frozenset(map(resource_of, kinds)) or None

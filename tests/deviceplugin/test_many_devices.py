@@ -1,4 +1,4 @@
-"""Ten thousand devices in one pool: every change is told as a whole, and soon."""
+"""Ten thousand devices in one pool: every change is reported as a whole, and soon."""
 
 import time
 

@@ -131,7 +131,7 @@ def server(zone, forwarder, metrics, clock):
 
 @pytest.fixture
 def ask(server):
-    """Asks the server, over UDP unless told otherwise; returns the parsed answer."""
+    """Asks the server, over UDP by default; returns the parsed answer."""
 
     async def ask(name, type_="A", *, edns=None, tcp=False, client="10.1.0.50", rd=1, raw=False):
         query = dnslib.DNSRecord(q=dnslib.DNSQuestion(name, getattr(dnslib.QTYPE, type_)))

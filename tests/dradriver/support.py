@@ -275,7 +275,7 @@ class Node:
         return await self.api.replace(made, subresource="status")
 
     async def reserve(self, claim, *pods):
-        """For these and for nobody else, whatever is told of the claim meanwhile."""
+        """For these and for nobody else, whatever is reported of the claim meanwhile."""
         change = {"status": {"reservedFor": reserved_for(pods)}}
         return await self.api.patch(CLAIMS, name(claim), change, ns(claim), subresource="status")
 
@@ -306,7 +306,7 @@ class Node:
             found = await self.events(reason)
             return found if {about for about, _ in found} == {"Pod", "ResourceClaim"} else None
 
-        return await eventually_async(look, explain=lambda: f"{reason} is told of pod and claim")
+        return await eventually_async(look, explain=lambda: f"{reason} is reported of pod and claim")
 
     def sandbox(self, pod, id_="sandbox-1", netns=None):
         """A pod as a runtime tells of it, with a network namespace."""

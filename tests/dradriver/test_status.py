@@ -1,4 +1,4 @@
-"""What is told of claims, and that it is told until it is."""
+"""The status of claims is reported, and retried until the write succeeds."""
 
 import asyncio
 import contextlib
@@ -76,7 +76,7 @@ def test_a_condition_that_is_as_before_is_so_since_then():
 
 
 class FakeApi:
-    """Fails as often as it is told to."""
+    """Fails as often as configured."""
 
     def __init__(self, claim_, *failures):
         self.claim, self.failures = claim_, list(failures)

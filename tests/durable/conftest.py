@@ -24,7 +24,7 @@ def in_child(work: Callable[[], Any], *, kill_before: int = 0) -> tuple[bool, An
                 kill_before_step(kill_before)
             os.close(reading)
             result: Any = work()
-        except BaseException as error:  # noqa: BLE001 - it is told to the parent
+        except BaseException as error:  # noqa: BLE001 - it is reported to the parent
             result = error
         with os.fdopen(writing, "wb") as pipe:
             pickle.dump(result, pipe)

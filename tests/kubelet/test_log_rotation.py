@@ -28,7 +28,7 @@ class Clock:
 @dataclass
 class Container:
     path: Path
-    """A writer that keeps its file open until it is told to open it again."""
+    """A writer that keeps its file open until it is requested to open it again."""
     id: str = "c1"
     fails: list = field(default_factory=list)
     calls: int = 0

@@ -1,4 +1,4 @@
-"""Doubles of what sandboxes need: a kernel and a network that can be told to fail, and that know what they hold."""
+"""Doubles of what sandboxes need: a kernel and a network that fail on demand, and that know what they hold."""
 
 import asyncio
 from dataclasses import dataclass, field

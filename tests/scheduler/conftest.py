@@ -114,12 +114,12 @@ class Cuttable:
     def __init__(self, incoming, cut, reported):
         self._incoming = incoming
         self._cut = cut
-        self._told = reported
+        self._reported = reported
         self.status, self.headers = incoming.status, incoming.headers
 
     async def read(self):
-        if self._told is not None:
-            await self._told.wait()
+        if self._reported is not None:
+            await self._reported.wait()
         reading = asyncio.ensure_future(self._incoming.read())
         cutting = asyncio.ensure_future(self._cut.wait())
         try:

@@ -85,7 +85,7 @@ def received(connection: socket.socket) -> tuple[wire.Request, list[int]]:
 
 @pytest.fixture
 def daemon(tmp_path):
-    """Listens, and answers one call as it is told."""
+    """Listens, and gives one call a configured answer."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(str(tmp_path / "s"))
     listener.listen()

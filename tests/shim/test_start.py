@@ -1,4 +1,4 @@
-"""What goes wrong while a container starts is told, and nothing is left of it; who asked for it may die meanwhile."""
+"""Failures while a container starts are reported, and nothing is left of it; the caller may die meanwhile."""
 
 import os
 import signal
@@ -238,7 +238,7 @@ def listener(box) -> int:
 
 
 def test_the_files_are_written_in_this_order(boxes, tmp_path):
-    """Started before it is told; the exit on the disk before it can be seen, and to stay before anybody is told."""
+    """Started before it is reported; the exit on the disk before it can be seen, and durable before it is reported."""
     box = boxes.box("true")
     box.env["ASAN_OPTIONS"] += ":detect_leaks=0"  # it does not work under strace
     trace = tmp_path / "trace"
@@ -247,13 +247,13 @@ def test_the_files_are_written_in_this_order(boxes, tmp_path):
     calls = [line.split(maxsplit=1)[1] for line in trace.read_text().splitlines()]
     steps = {
         "started": 'rename(".new", "started")',
-        "told": "write(1<",
+        "reported": "write(1<",
         "exit": 'rename(".new", "exit")',
         "left": 'unlink("shim.sock")',
     }
     at = {name: next((n for n, call in enumerate(calls) if call.startswith(step)), -1) for name, step in steps.items()}
     synced = [number for number, call in enumerate(calls) if call.startswith("fsync(")]
-    assert -1 < at["started"] < at["told"]
+    assert -1 < at["started"] < at["reported"]
     assert len(synced) == 2
     assert synced[0] < at["exit"] < synced[1] < at["left"]
     assert f"{box.state}/.new>" in calls[synced[0]]

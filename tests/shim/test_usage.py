@@ -1,4 +1,4 @@
-"""What is wrong with a command line is told in one line; where the program is found; how it gets into a wheel."""
+"""Errors of a command line are reported in one line; where the program is found; how it gets into a wheel."""
 
 import os
 import re

@@ -76,7 +76,7 @@ def own_machine() -> Iterator[None]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Stories that ask for `kubectl` are told with the oldest, the newest, and one that the seed picks for each.
+    """Stories that ask for `kubectl` are run with the oldest, the newest, and one that the seed picks for each.
 
     In soak with each; where the module has FEW_KUBECTLS, never with more than three.
     """

@@ -291,7 +291,7 @@ EXPLAINED = {
 
 def test_explain_describes_fields(kubectl):
     if kubectl.version < (1, 27):
-        return  # 1.20 reads OpenAPI v2, in which no kind is told of
+        return  # 1.20 reads OpenAPI v2, which describes no kind
     output = kubectl.together(*(f"explain {item}" for item in EXPLAINED), "explain pod.spec --recursive")
     for (what, expected), text in zip(EXPLAINED.items(), output, strict=False):
         assert expected in " ".join(text.split()), f"explain {what}:\n{text}"

@@ -1,4 +1,4 @@
-"""Devices, told with kubectl: classes, slices, claims, templates, and what a pod makes of them."""
+"""Devices, shown with kubectl: classes, slices, claims, templates, and what a pod makes of them."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Parameters of the network driver, told with kubectl: what cannot be is refused when it is written, with its field."""
+"""Parameters of the network driver, shown with kubectl: an invalid one is refused when written, with its field."""
 
 from pathlib import Path
 

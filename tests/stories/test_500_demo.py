@@ -86,7 +86,7 @@ class Visitor:
 
 
 def processes_of(prefix: str) -> list[str]:
-    """Command lines of the processes that were told of a prefix."""
+    """Command lines of the processes that name a prefix."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:

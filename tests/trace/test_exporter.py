@@ -27,7 +27,7 @@ SOON = 60.0
 
 
 class Collector:
-    """One of OpenTelemetry, as far as spans go: takes what is posted, or answers as it is told."""
+    """One of OpenTelemetry, as far as spans go: takes what is posted, or answers as configured."""
 
     def __init__(self) -> None:
         self.requests: list[pb.ExportTraceServiceRequest] = []

@@ -94,7 +94,7 @@ def needed(step: Step, records) -> int:
     return matching(step, records)[same.index(step)]
 
 
-RECORDED_STEPS = [step for step in STEPS if step.caller != "User"]  # the User's arrow is told by kubectl's
+RECORDED_STEPS = [step for step in STEPS if step.caller != "User"]  # kubectl's arrow implies the User's
 
 
 @pytest.mark.parametrize("step", RECORDED_STEPS, ids=str)

@@ -1,4 +1,4 @@
-"""A running API server that is watched: what kubectl does is told, arrow by arrow, and nothing changes for it."""
+"""A running API server that is watched: calls of kubectl are reported, arrow by arrow, without any effect on it."""
 
 import asyncio
 import contextlib
@@ -71,7 +71,7 @@ async def story_with(directory: Path, wanted):
 
 
 def looked_at(trace) -> bool:
-    """Whether `kubectl get` is told, and every call to its end."""
+    """Whether `kubectl get` is reported, and every call to its end."""
     typed = [arrow.label for arrow in trace.arrows if arrow.caller == "User"]
     return "kubectl get" in typed and all(arrow.took is not None for arrow in trace.arrows)
 

@@ -72,10 +72,10 @@ def test_every_parent_exists_and_spans_have_no_cycles(reported):
 
 def test_attributes_have_caller_method_and_outcome(reported):
     span = named(reported, "APIServer", "POST pods")
-    told_ = dict(span.attributes)
-    assert told_["podwire.caller"] == "KubeCtl"
-    assert (told_["http.request.method"], told_["http.response.status_code"]) == ("POST", 201)
-    assert told_["url.path"] == "/api/v1/namespaces/default/pods"
+    values = dict(span.attributes)
+    assert values["podwire.caller"] == "KubeCtl"
+    assert (values["http.request.method"], values["http.response.status_code"]) == ("POST", 201)
+    assert values["url.path"] == "/api/v1/namespaces/default/pods"
     missing = named(reported, "APIServer", "GET pods")
     assert missing.error == "404 Not Found"
 

@@ -99,7 +99,7 @@ CNI, BRIDGE = "CNIPlugin", {"cniVersion": "1.0.0", "name": "net", "type": "bridg
 
 
 def tap_points(netns: Path, folder: Path, verb: str, ipam: dict[str, Any]) -> list[tuple[str, str, str, str]]:
-    """What is told while the daemon answers, in a namespace that stands for the host."""
+    """The hops that are recorded while the daemon answers, in a namespace that stands for the host."""
     hops: list[Hop] = []
     config = json.dumps({**BRIDGE, "dataDir": str(folder), "ipam": ipam}).encode()
     environ = {

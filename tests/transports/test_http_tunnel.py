@@ -156,7 +156,7 @@ async def carried(served, relay):
 
 async def test_a_relay_carries_spdy_as_it_is(carried):
     far = await http_upgrade_client.dial(await carried(echoing), [V4], seconds=SECONDS)
-    assert far.version == V4, "what the far side chose is what the client is told"
+    assert far.version == V4, "the client gets what the far side chose"
     assert await echoed(far) == 10_000_000
     await far.close()
 

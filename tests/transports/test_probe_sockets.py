@@ -17,7 +17,7 @@ SOCKETS = ProbeSockets()
 
 
 class Server:
-    """Says what it was told to say to every client, and keeps what it heard."""
+    """Sends a configured text to every client, and keeps what it received."""
 
     def __init__(self) -> None:
         self.heard: list[bytes] = []

@@ -1,4 +1,4 @@
-"""Calls that are watched: told there and back, and not at all where nobody watches."""
+"""Calls that are watched: reported there and back, and not at all where nobody watches."""
 
 import asyncio
 import logging

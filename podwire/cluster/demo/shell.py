@@ -35,7 +35,7 @@ class Shell:
     kubeconfig: Path
     signals: SignalGuard
     columns: int = 120
-    """The width that programs are told."""
+    """The width of the terminal that programs see."""
 
     def run(self, command: str) -> Ran:
         """Runs a command to its end, or until the timeout."""

@@ -9,7 +9,7 @@ from podwire.protocols.k8sapi.watch import Object
 
 def condition(status: Mapping[str, Any], type_: str) -> Object | None:
     """Returns the condition of a type."""
-    return next((each for each in status.get("conditions") or () if each.get("type") == type_), None)
+    return next((condition_ for condition_ in status.get("conditions") or () if condition_.get("type") == type_), None)
 
 
 def with_condition(conditions: Sequence[Object], new: Object) -> list[Object]:
@@ -24,7 +24,7 @@ def with_condition(conditions: Sequence[Object], new: Object) -> list[Object]:
 
 
 def without_condition(conditions: Sequence[Object], type_: str) -> list[Object]:
-    return [each for each in conditions if each.get("type") != type_]
+    return [condition_ for condition_ in conditions if condition_.get("type") != type_]
 
 
 def without_zeros(status: Mapping[str, Any], *kept: str) -> Object:

@@ -36,7 +36,9 @@ def tolerations(spec: Mapping[str, Any]) -> list[Object]:
     added = [{"key": key, "operator": "Exists", "effect": "NoExecute"} for key in _NOT_READY]
     keys = (*_PRESSED, _NETWORK) if spec.get("hostNetwork") else _PRESSED
     added += [{"key": key, "operator": "Exists", "effect": "NoSchedule"} for key in keys]
-    given = [each for each in spec.get("tolerations") or () if not any(_same(each, new) for new in added)]
+    given = [
+        toleration for toleration in spec.get("tolerations") or () if not any(_same(toleration, new) for new in added)
+    ]
     return [*given, *added]
 
 

@@ -216,7 +216,7 @@ class DaemonSets(Reconciler):
 
     async def _relabel(self, owner: PartialObject, equal: list[Object]) -> None:
         """Gives the pods of revisions with the same template the label of the one that stays."""
-        hashes = [(each["metadata"].get("labels") or {}).get(POD_HASH, "") for each in equal]
+        hashes = [(revision["metadata"].get("labels") or {}).get(POD_HASH, "") for revision in equal]
         for pod in self.graph.dependents(owner.uid) if len(equal) > 1 else ():
             if pod.resource == resource_of(PODS) and pod.labels.get(POD_HASH) in hashes[:-1]:
                 patch = {"metadata": {"labels": {POD_HASH: hashes[-1]}}}

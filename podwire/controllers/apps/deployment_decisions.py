@@ -135,7 +135,7 @@ def _annotated(object_: Object, all_annotations: Mapping[str, str]) -> Object:
 
 def with_revision(deployment: Object, set_: Object, old: Iterable[Object]) -> Object:
     """Returns the new set with the next revision and the Deployment's annotations; the same object if it has them."""
-    next_revision = max((revision(each) for each in old), default=0) + 1
+    next_revision = max((revision(old_set) for old_set in old), default=0) + 1
     copied = {key: value for key, value in annotations(deployment).items() if key not in NOT_COPIED}
     changed = {**annotations(set_), **copied}
     before = changed.get(REVISION, "")
@@ -154,7 +154,7 @@ def with_revision(deployment: Object, set_: Object, old: Iterable[Object]) -> Ob
 
 def _history(history: str, latest: str) -> str:
     """Returns the revision history with one more, without the oldest ones if it gets too long."""
-    revisions = [*(each for each in history.split(",") if each), latest]
+    revisions = [*(number for number in history.split(",") if number), latest]
     while len(",".join(revisions)) > HISTORY_CHARACTERS:
         revisions.pop(0)
     return ",".join(revisions)

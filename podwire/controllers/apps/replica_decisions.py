@@ -41,9 +41,9 @@ def candidate(pod: PartialObject, object_: Mapping[str, Any], neighbours: int) -
     """Reads what decides on a deletion."""
     state = pod.pod or _UNKNOWN_STATE
     status, spec = object_.get("status") or {}, object_.get("spec") or {}
-    sidecars = {each["name"] for each in spec.get("initContainers") or () if each.get("restartPolicy") == "Always"}
-    regular = max((each.get("restartCount", 0) for each in status.get("containerStatuses") or ()), default=0)
-    beside = [each for each in status.get("initContainerStatuses") or () if each.get("name") in sidecars]
+    sidecars = {init["name"] for init in spec.get("initContainers") or () if init.get("restartPolicy") == "Always"}
+    regular = max((container.get("restartCount", 0) for container in status.get("containerStatuses") or ()), default=0)
+    beside = [container for container in status.get("initContainerStatuses") or () if container.get("name") in sidecars]
     annotations = (object_.get("metadata") or {}).get("annotations") or {}
     created = pod.metadata.creation_timestamp
     return Candidate(
@@ -51,7 +51,7 @@ def candidate(pod: PartialObject, object_: Mapping[str, Any], neighbours: int) -
         state,
         _cost(annotations.get(DELETION_COST, "")),
         neighbours,
-        (regular, max((each.get("restartCount", 0) for each in beside), default=0)),
+        (regular, max((container.get("restartCount", 0) for container in beside), default=0)),
         parse(state.ready_since) if state.ready and state.ready_since else 0.0,
         parse(created) if created else 0.0,
     )
@@ -74,7 +74,7 @@ def pods_to_delete(candidates: Sequence[Candidate], count: int, now: float) -> l
             return _compare(one, other, now)
 
         candidates = sorted(candidates, key=functools.cmp_to_key(compare))
-    return [each.pod for each in candidates[:count]]
+    return [candidate_.pod for candidate_ in candidates[:count]]
 
 
 def _compare(one: Candidate, other: Candidate, now: float) -> int:

@@ -74,7 +74,7 @@ def surplus(old: Sequence[Object], limit: int | None, in_use: frozenset[str], ha
     excess = len(old) - (10 if limit is None else limit)
     if excess <= 0:
         return []
-    unused = [each for each in in_order(old) if _identity(each, hash_label) not in in_use]
+    unused = [revision for revision in in_order(old) if _identity(revision, hash_label) not in in_use]
     return unused[:excess]
 
 

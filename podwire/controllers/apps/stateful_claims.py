@@ -51,7 +51,7 @@ def _names(reference: Mapping[str, Any], owner: Mapping[str, Any]) -> bool:
 
 def is_stale(references: Sequence[Mapping[str, Any]], owner: Mapping[str, Any]) -> bool:
     """Returns whether a claim is owned by an earlier object of the same name: the garbage collector will delete it."""
-    found = next((each for each in references if _names(each, owner)), None)
+    found = next((reference for reference in references if _names(reference, owner)), None)
     return found is not None and found.get("uid") != owner["metadata"].get("uid")
 
 
@@ -75,7 +75,7 @@ def owners(
     """Returns the owner references that a claim should have; None if it has them."""
     if is_stale(references, set_) or is_stale(references, pod):
         return None
-    others = [each for each in references if not _names(each, set_) and not _names(each, pod)]
+    others = [reference for reference in references if not _names(reference, set_) and not _names(reference, pod)]
     if has_conflict(references, set_, pod):
         return others if len(others) != len(references) else None
     when_deleted, when_scaled = policy(set_)
@@ -89,6 +89,6 @@ def owners(
 
 def _same(one: Sequence[Mapping[str, Any]], other: Sequence[Mapping[str, Any]]) -> bool:
     def shown(references: Sequence[Mapping[str, Any]]) -> set[tuple[str, bool]]:
-        return {(each.get("uid", ""), bool(each.get("controller"))) for each in references}
+        return {(reference.get("uid", ""), bool(reference.get("controller"))) for reference in references}
 
     return shown(one) == shown(other)

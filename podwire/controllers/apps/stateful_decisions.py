@@ -134,7 +134,7 @@ def plan(set_: Mapping[str, Any], pods: Iterable[PartialObject], update: str, no
     if _condemn(result, known, wanted, minimum, now, ordered=ordered) and ordered:
         return result
     if is_rolling(set_):
-        present = [known[each] for each in wanted if each in known]
+        present = [known[ordinal] for ordinal in wanted if ordinal in known]
         outdated = _outdated(set_, present, update, minimum, now, missing=len(result.create))
         result.delete += [pod for pod in outdated if pod not in result.delete]
     return result
@@ -167,7 +167,7 @@ def _condemn(
     result: Plan, known: Mapping[int, PartialObject], wanted: range, minimum: int, now: float, *, ordered: bool
 ) -> bool:
     """Decides on pods beyond the size; returns whether an ordered set waits for one of them."""
-    order = [*(known[each] for each in wanted if each in known), *reversed(result.condemned)]
+    order = [*(known[ordinal] for ordinal in wanted if ordinal in known), *reversed(result.condemned)]
     first = next((pod for pod in order if _unavailable(pod, minimum, now)), None)
     for pod in result.condemned:
         if pod.deleting:

@@ -55,10 +55,10 @@ class StatefulSets(Reconciler):
         set_ = owner.object()
         selector = self.selector_of(set_["spec"])
         pods = await self._members(owner, selector)
-        history = revisions.in_order([each.object() for each in await self.claimed(owner, REVISIONS, selector)])
+        history = revisions.in_order([revision.object() for revision in await self.claimed(owner, REVISIONS, selector)])
         update = await self._update_revision(set_, history)
         name = (set_.get("status") or {}).get("currentRevision")
-        current = next((each for each in history if each["metadata"]["name"] == name), update)
+        current = next((revision for revision in history if revision["metadata"]["name"] == name), update)
         failure: Exception | None = None
         if not self.expectations.satisfied(owner.uid):
             self.enqueue_after(owner.uid, self.expectations.expires_in(owner.uid))
@@ -69,7 +69,7 @@ class StatefulSets(Reconciler):
         collisions = (set_.get("status") or {}).get("collisionCount") or 0
         await self.update_status(set_, decisions.stateful_status(set_, pods, *names, collisions, now))
         in_use = frozenset({*names, *(decisions.revision_of(pod) for pod in pods)})
-        spare = [each for each in history if each["metadata"]["name"] not in in_use]
+        spare = [revision for revision in history if revision["metadata"]["name"] not in in_use]
         await self._history.delete(
             revisions.surplus(spare, set_["spec"].get("revisionHistoryLimit"), in_use, REVISION_HASH)
         )
@@ -90,7 +90,7 @@ class StatefulSets(Reconciler):
     async def _update_revision(self, set_: Object, history: Sequence[Object]) -> Object:
         """Returns the revision of the present template: created, or renumbered if an old template came back."""
         data = revisions.template_patch(set_["spec"])
-        equal = [each for each in history if each.get("data") == data]
+        equal = [revision for revision in history if revision.get("data") == data]
         if equal:
             latest = equal[-1]
             return latest if latest is history[-1] else await self._renumbered(latest, history)

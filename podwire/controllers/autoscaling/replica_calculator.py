@@ -152,13 +152,13 @@ def _request(pod: Pod, container: str, resource: str) -> int:
             raise NoReplicas(f"missing pod-level request for {resource} in Pod {pod.name}")
         return _milli(pod.spec.resources.requests[resource])
     sidecars = (init for init in pod.spec.init_containers if init.restart_policy == "Always")
-    containers = [each for each in (*pod.spec.containers, *sidecars) if container in ("", each.name)]
+    containers = [spec for spec in (*pod.spec.containers, *sidecars) if container in ("", spec.name)]
     if container and not containers:
         raise NoReplicas(f"container {container} not found in Pod {pod.name}")
-    for each in containers:
-        if resource not in each.resources.requests:
-            raise NoReplicas(f"missing request for {resource} in container {each.name} of Pod {pod.name}")
-    return sum(_milli(each.resources.requests[resource]) for each in containers)
+    for spec in containers:
+        if resource not in spec.resources.requests:
+            raise NoReplicas(f"missing request for {resource} in container {spec.name} of Pod {pod.name}")
+    return sum(_milli(spec.resources.requests[resource]) for spec in containers)
 
 
 def _milli(quantity: object) -> int:

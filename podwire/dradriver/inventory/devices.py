@@ -1,6 +1,6 @@
 """A device as a ResourceSlice has it: attributes, capacity, taints. Pure.
 
-What the API would refuse is left out and told: one attribute that cannot be published must not cost a node its slice.
+Attributes that the API would refuse are left out and reported: one of them must not cost a node its slice.
 """
 
 import re

@@ -120,7 +120,7 @@ def _variables() -> list[Object]:
 
 
 def _below(above: str, name: str) -> str:
-    """The groups of that name, where they are objects; where they are something else, that is told elsewhere."""
+    """The groups of that name, where they are objects; where they are something else, another check reports it."""
     there = f"has(s.v.{name}) && type(s.v.{name}) == map"
     return f"variables.{above}.filter(s, {there}).map(s, {{'at': dyn(s.at + {text('.' + name)}), 'v': s.v.{name}}})"
 

@@ -69,7 +69,7 @@ def _object(
 
 
 def _rules() -> list[Object]:
-    """Its slices, what is told of its claims' devices, and what it reads for that; nothing else."""
+    """Its slices, the status of its claims' devices, and what it reads for that; nothing else."""
     driver = _rule("resource.k8s.io", "resourceclaims/driver", ("associated-node:update", "associated-node:patch"))
     return [
         _rule("resource.k8s.io", "resourceslices", ("get", "list", "watch", "create", "update", "delete")),

@@ -67,7 +67,7 @@ def plan(
     """The writes, in order, that turn what is published into what is wanted; none when it is so already.
 
     published: all slices of the driver on the node. wanted: the devices of each slice.
-    answers: by name, a spec as it was sent and as the server kept it: one that drops fields would be told for ever.
+    answers: by name, a spec as it was sent and as the server kept it: one that drops fields would be written for ever.
     least: a generation that was used before; a new one is higher.
     """
     ours = [slice_ for slice_ in published if _pool_of(slice_).get("name") == pool.name]
@@ -121,7 +121,7 @@ def _says(seen: Object | None, spec: Object, answer: tuple[Object, Object] | Non
 
 
 def comparable(spec: Mapping[str, Any]) -> Object:
-    """Without the times of taints, which stay what they were told first."""
+    """Without the times of taints, which stay as they were first published."""
     return {**spec, "devices": [_timeless(device) for device in spec.get("devices") or ()]}
 
 

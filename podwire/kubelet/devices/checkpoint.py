@@ -1,6 +1,6 @@
 """The checkpoint of devices: which pod holds which devices, one record for each pod.
 
-A record is on disk before anybody is told that the pod has its devices, and removed before any of them is given to
+A record is on disk before it is reported that the pod has its devices, and removed before any of them is given to
 another pod. So no device is ever held by two pods, and none is lost. Damaged files are quarantined, and the devices
 recovered from the runtime (`recovery.py`). A file that was written by a newer podwire stops the kubelet (`NewerFormat`)
 and is not touched.

@@ -211,7 +211,7 @@ class EvictionManager:
             with contextlib.suppress(RpcError):
                 request = pb.ImageFsInfoRequest()
                 answer = await self._cri.call(methods.IMAGE_FS_INFO, request, timeout=self._settings.call)
-                self._image_directory = next((each.fs_id.mountpoint for each in answer.image_filesystems), "")
+                self._image_directory = next((usage.fs_id.mountpoint for usage in answer.image_filesystems), "")
         return await asyncio.to_thread(self._look)
 
     def _look(self) -> Mapping[str, Observation]:

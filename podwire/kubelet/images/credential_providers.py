@@ -234,10 +234,14 @@ def _parse_provider(row: object, key: str) -> Provider:
     name = _name(row, key)
     version = _text(row, "apiVersion", key)
     if version not in API_VERSIONS:
-        supported = ", ".join(f'"{each}"' for each in API_VERSIONS)
+        supported = ", ".join(f'"{api_version}"' for api_version in API_VERSIONS)
         raise _bad(f"{key}.apiVersion", f'Unsupported value: "{version}": supported values: {supported}')
     patterns = row.get("matchImages")
-    if not isinstance(patterns, list) or not patterns or not all(isinstance(each, str) and each for each in patterns):
+    if (
+        not isinstance(patterns, list)
+        or not patterns
+        or not all(isinstance(pattern, str) and pattern for pattern in patterns)
+    ):
         raise _bad(f"{key}.matchImages", "Required value: at least 1 item in matchImages is required")
     duration = parse_duration(_text(row, "defaultCacheDuration", key))
     if duration is None:

@@ -141,7 +141,9 @@ class ImageGarbageCollector:
         containers = await self.cri.call(
             methods.LIST_CONTAINERS, pb.ListContainersRequest(), timeout=self.settings.call
         )
-        used = {name for each in containers.containers for name in (each.image_id, each.image_ref) if name}
+        used = {
+            name for container in containers.containers for name in (container.image_id, container.image_ref) if name
+        }
         for reference in set(self.volumes()):
             request = pb.ImageStatusRequest(image=pb.ImageSpec(image=reference))
             used.add((await self.cri.call(methods.IMAGE_STATUS, request, timeout=self.settings.call)).image.id)
@@ -183,7 +185,7 @@ class ImageGarbageCollector:
 
     async def _disk(self) -> tuple[int, int]:
         answer = await self.cri.call(methods.IMAGE_FS_INFO, pb.ImageFsInfoRequest(), timeout=self.settings.call)
-        directory = next((each.fs_id.mountpoint for each in answer.image_filesystems), "")
+        directory = next((usage.fs_id.mountpoint for usage in answer.image_filesystems), "")
         left = await asyncio.to_thread(self.machine.left, directory) if directory else None
         if left is None or not left.disk_size:
             message = "invalid capacity 0 on image filesystem"

@@ -94,7 +94,7 @@ class PulledImages:
             if secret is None:
                 access = Access(everyone=True)
             elif not access.everyone:
-                others = [each for each in access.secrets if not each.is_like(secret)]
+                others = [other for other in access.secrets if not other.is_like(secret)]
                 access = Access(secrets=(*others[1 - MOST_SECRETS :], secret))
             image = PulledImage(id_, {**before.repositories, repository: access})
             if image != before:

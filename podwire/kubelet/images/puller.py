@@ -145,7 +145,11 @@ class ImagePuller:
             return True
         repository = image_name(container.image).repository
         try:
-            secrets = [each.secret for each in credentials(repository, pull_secrets) if each.secret is not None]
+            secrets = [
+                credential.secret
+                for credential in credentials(repository, pull_secrets)
+                if credential.secret is not None
+            ]
         except BadSecret:
             secrets = []
         return self._pulled.may_use(asked, repository, present.id, secrets)

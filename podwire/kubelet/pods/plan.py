@@ -49,7 +49,7 @@ class Facts:
     deadline: float | None = None
     """When activeDeadlineSeconds is over."""
     actuated: Mapping[str, Requests] = field(default_factory=dict)
-    """By container id: the resources that the runtime was told; compared if `resizing`."""
+    """By container id: the resources that were sent to the runtime; compared if `resizing`."""
     resizing: bool = False
     """Whether containers may have other resources than the pod's spec says."""
     resize_held: float = 0.0

@@ -2,12 +2,12 @@
 
     desired     the API's spec
     allocated   what this kubelet has accepted; the pod is started, counted and reported with it
-    actuated    what the runtime was told for each container that runs
+    actuated    what was sent to the runtime for each container that runs
 
 1. A spec that differs from the allocation is accepted if it fits the node beside the allocations of the other pods;
    else it is pending: Infeasible if it can never fit, Deferred until other pods end or are resized.
 2. The new allocation is on disk before anything is changed, then the resize is in progress.
-3. The runtime is told, or the container is restarted, as its resizePolicy says. A failed call is retried.
+3. The runtime is called, or the container is restarted, as its resizePolicy says. A failed call is retried.
 
 A pod that was never resized has no record: its allocation is the spec at first sight, or, after a restart of the
 kubelet, what the status in the API has.
@@ -115,7 +115,9 @@ def summary(pod: Pod, error: str = "") -> str:
     """The resources of a pod as upstream's events have them."""
 
     def listed(containers: tuple[Container, ...]) -> list[dict[str, Any]]:
-        return [{"name": each.name, "resources": msgspec.to_builtins(each.resources)} for each in containers]
+        return [
+            {"name": container.name, "resources": msgspec.to_builtins(container.resources)} for container in containers
+        ]
 
     parts: dict[str, Any] = {}
     if pod.spec.init_containers:
@@ -139,7 +141,7 @@ class ResizeState:
         self.pending: Condition | None = None
         self.in_progress: Condition | None = None
         self.actuated: dict[str, Requests] = {}
-        """By container id: what the runtime was told of containers that run."""
+        """By container id: the resources that were sent to the runtime, of containers that run."""
         self.not_before = 0.0
         """No new attempt before this time."""
 

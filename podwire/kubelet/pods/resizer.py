@@ -124,7 +124,7 @@ class PodResizer:
             raise CannotResize(str(error)) from error
 
     async def _resize_sandbox(self, pod: Pod, observed: ObservedPod) -> None:
-        """Tell the runtime the sum over the pod's containers. A runtime that does not want to know it is not told."""
+        """Send the runtime the sum over the pod's containers; a runtime that does not implement the call is ignored."""
         if observed.sandbox is None:
             return
         request = pb.UpdatePodSandboxResourcesRequest(

@@ -50,7 +50,7 @@ class ProbeDependencies:
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     chance: Callable[[], float] = random.random
     probed: Callable[[ProbedContainer, str, float], None] = not_counted
-    """Told of each probe: its result and how many seconds it took."""
+    """Called after each probe with its result and how many seconds it took."""
 
 
 class ContainerProbes:

@@ -151,7 +151,7 @@ def _validate(pod: Object) -> None:
 def _references(pod: pods.Pod, spec: Object) -> Iterator[str]:
     if pod.spec.service_account_name:
         yield "a ServiceAccount"
-    yield from (f"{each.kind} {each.name}" for each in sorted(references_of(pod), key=str))
+    yield from (f"{reference.kind} {reference.name}" for reference in sorted(references_of(pod), key=str))
     if pod.spec.resource_claims:
         yield "ResourceClaims"
     for volume in spec.get("volumes") or ():

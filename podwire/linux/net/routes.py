@@ -126,7 +126,7 @@ def _multipath(route: Route) -> bytes:
 
 
 def _hops(packed: bytes) -> Iterator[tuple[int, dict[int, bytes]]]:
-    """The link of each, and what else is told of it."""
+    """The link of each hop, and its other attributes."""
     at = 0
     while at + _HOP.size <= len(packed):
         length, _, _, ifindex = _HOP.unpack_from(packed, at)

@@ -62,7 +62,7 @@ def expressions_of(packed: bytes) -> Iterator[tuple[str, dict[int, bytes]]]:
 
 
 def same(ours: bytes, theirs: bytes) -> bool:
-    """Whether a rule that was read is one that we would write; kernels may tell more of it than they were told."""
+    """Whether a rule that was read is one that we would write; kernels may report more of it than was written."""
     if ours == theirs:
         return True
     mine, found = list(expressions_of(ours)), list(expressions_of(theirs))

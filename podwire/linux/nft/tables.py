@@ -185,8 +185,8 @@ class KernelTables:
 
 
 def transaction(messages: Sequence[Message]) -> list[Message]:
-    """Whole or not at all. Failures are told anyway; that the last succeeded is asked for, because thousands of answers
-    fit nowhere."""
+    """Whole or not at all. The kernel reports failures in any case; an acknowledgement is requested for the last
+    message only, because thousands of answers fit nowhere."""
     *first, (kind, flags, body) = messages
     return [(_BEGIN, REQUEST, _EDGE), *first, (kind, flags | ACK, body), (_END, REQUEST, _EDGE)]
 

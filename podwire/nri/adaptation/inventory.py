@@ -15,8 +15,8 @@ Item = TypeVar("Item", pb.PodSandbox, pb.Container)
 class Lifecycles(Generic[Item]):
     """Pods or containers by id, and how far each has ended.
 
-    `stopping`: plugins are being, or were, told of its stop. `stopped`: all of them were. `removing`: they are being
-    told of its removal. Each is reported once, however often and concurrently the runtime asks.
+    `stopping`: plugins are being, or were, notified of its stop. `stopped`: all of them were. `removing`: they are
+    being notified of its removal. Each is reported once, however often and concurrently the runtime asks.
     """
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class Lifecycles(Generic[Item]):
         self._removing: set[str] = set()
 
     def know(self, items: Iterable[Item], stopped: frozenset[str]) -> None:
-        """Add what existed before this process; plugins were told of the stop of those in `stopped`."""
+        """Add what existed before this process; plugins were notified of the stop of those in `stopped`."""
         self._items.update((item.id, item) for item in items)
         self._stopping |= stopped & self._items.keys()
         self._stopped |= stopped & self._items.keys()

@@ -309,7 +309,7 @@ class PolicyEnforcer:
             self.model.put_node(name, node_addresses_of(object_), metadata(object_).get("labels") or {})
 
     def _admin_policy(self, kind: Kind, object_: Object, *, gone: bool) -> None:
-        """A rule that cannot be read fails closed; without a subject that can be read, no pod can be told."""
+        """A rule that cannot be read fails closed; without a subject that can be read, no pod can be selected."""
         key = kind.kind, key_of(object_)[1]
         self.broken.pop(key, None)
         if gone:

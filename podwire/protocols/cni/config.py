@@ -16,7 +16,7 @@ LONGEST_FILE_NAME = 255
 """Bytes: names of network, container and interface, joined by two characters, are the name of a file."""
 MOST_PLUGINS = 100
 PREV_RESULT_SINCE = "0.4.0"
-"""From here on DEL and CHECK are told the final result of ADD, too."""
+"""From this version on DEL and CHECK receive the final result of ADD, too."""
 _LONGEST_PATH, _LONGEST_PART = 3500, 255
 """Bytes of a path, to which names of files are added, and of its parts."""
 

@@ -44,7 +44,7 @@ class IgnorePatterns:
         above = ["/".join(parts[:depth]) for depth in range(1, len(parts) + 1)]
         ignored = False
         for keeps, pattern in self._rules:
-            if keeps is ignored and any(pattern.fullmatch(each) for each in above):
+            if keeps is ignored and any(pattern.fullmatch(prefix) for prefix in above):
                 ignored = not keeps
         return ignored
 

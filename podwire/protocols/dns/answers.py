@@ -67,7 +67,7 @@ def build(
 ) -> bytes:
     """Returns the message; `data` is the query, whose question is echoed as it is, in its own case.
 
-    What does not fit loses the additional records first; then the client is told to use TCP.
+    An answer that does not fit loses the additional records first; then the client must use TCP (TC bit).
     """
     rest = b"" if query.edns is None else opt_record(rcode, dnssec_ok=query.edns.dnssec_ok)
     for extra in (additional, ()):

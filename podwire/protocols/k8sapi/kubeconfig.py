@@ -190,14 +190,14 @@ def _plugin(user: "_Entry", cluster: "_Entry") -> ExecPlugin | None:
         command=exec_.path("command") if "/" in command else command,
         api_version=api_version,
         args=exec_.texts("args"),
-        env=tuple((each.text("name", required=True), each.text("value")) for each in exec_.entries("env")),
+        env=tuple((variable.text("name", required=True), variable.text("value")) for variable in exec_.entries("env")),
         interactive_mode=InteractiveMode(mode),
         provide_cluster_info=exec_.flag("provideClusterInfo"),
         cluster_config=next(
             (
-                msgspec.json.encode(each.table.get("extension"))
-                for each in cluster.entries("extensions")
-                if each.text("name") == CLUSTER_EXTENSION
+                msgspec.json.encode(extension.table.get("extension"))
+                for extension in cluster.entries("extensions")
+                if extension.text("name") == CLUSTER_EXTENSION
             ),
             b"",
         ),

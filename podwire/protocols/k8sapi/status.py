@@ -87,7 +87,7 @@ _CAUSES = {
 }
 
 MOST_TOLD = 100
-"""Problems of one object that are told; a body may hold a hundred thousand, and each answer is for one reader."""
+"""Problems of one object that are reported; a body may hold a hundred thousand, and each answer is for one reader."""
 LONGEST_SHOWN = 1000
 """Characters of a value, and of what is said about it, that a problem repeats."""
 

@@ -1,7 +1,7 @@
 """Watching, without a wire: frames from bytes, what a change means for a copy, and where to go on after an end.
 
     Frames    bytes, cut anywhere, to whole frames          read_frame   a frame to its type and object
-    Copy      frames and listings to changes of a local copy: nothing missed, nothing told twice
+    Copy      frames and listings to changes of a local copy: nothing missed, nothing reported twice
     Course    list, watch, resume, relist, wait: the next step after whatever happened
 
 Nothing here knows a clock, a socket or an event loop.
@@ -91,7 +91,7 @@ class Deleted:
 
 @dataclass(frozen=True, slots=True)
 class Synced:
-    """The copy is complete: told once, after the first listing."""
+    """The copy is complete: sent once, after the first listing."""
 
 
 Change = Added | Updated | Deleted | Synced
@@ -124,7 +124,7 @@ class Copy:
         self.objects: dict[tuple[str, str], Object] = {}
 
     def replace(self, items: Iterable[Object]) -> list[Change]:
-        """A fresh listing: what it changes, deletions that no watch told among it."""
+        """A fresh listing: what it changes, with deletions that no watch has reported."""
         listed = {key_of(item): item for item in items}
         changes: list[Change] = [Deleted(object_) for key, object_ in self.objects.items() if key not in listed]
         for object_ in listed.values():

@@ -2,8 +2,8 @@
 
 A plugin answers each of those with `more`, and gives its updates with the last answer.
 
-What does not fit into a message of its own cannot be told, and a plugin that is told of all but one pod decides wrongly
-without knowing it: so nothing is told then, and the error names the object.
+An object that does not fit into a message of its own cannot be sent, and a plugin that receives all but one pod decides
+wrongly without knowing it. So nothing is sent then, and the error names the object.
 """
 
 from collections.abc import Iterator, Sequence

@@ -140,7 +140,7 @@ def _numbers(version: str) -> tuple[int, int, int] | None:
 
 
 def as_state_change(event: Event, request: Any) -> pb.StateChangeEvent:
-    """The same event as peers before 0.12 are told of it."""
+    """The same event as peers before 0.12 receive it."""
     message = pb.StateChangeEvent(event=pb.Event.Name(int(event)))
     message.pod.CopyFrom(request.pod)
     if "container" in request.DESCRIPTOR.fields_by_name:

@@ -1,4 +1,4 @@
-"""The fields of an adjustment: which number their owners go by, and how their entries are told apart."""
+"""The fields of an adjustment: which number their owners go by, and how their entries are distinguished."""
 
 import posixpath
 from collections.abc import Callable
@@ -20,7 +20,7 @@ def rlimit_name(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A list whose entries are told apart by one attribute."""
+    """A list whose entries are distinguished by one attribute."""
 
     owner: pb.Field
     attribute: str

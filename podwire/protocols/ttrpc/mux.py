@@ -6,7 +6,7 @@
 There is no opening and closing: both peers know the numbers that they use, and pieces of others are dropped.
 
 A peer written in Go reads each piece into a buffer of 4096 bytes and gives up on one that does not fit, except that the
-data of a ttrpc frame, whose length its header told, may come in one piece however long it is. So a frame of ttrpc that
+data of a ttrpc frame, whose length its header has, may come in one piece however long it is. So a frame of ttrpc that
 is longer than that travels as two pieces: its first 4096 bytes, and all the rest. Any other cut is accepted.
 """
 

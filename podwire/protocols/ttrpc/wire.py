@@ -3,7 +3,7 @@
      0        4          8      9      10
     | length | stream id | kind | flags | data …    big-endian, length counts the data alone
 
-What is too long is skipped as it arrives, and only told of: the stream of frames goes on behind it.
+A frame that is too long is skipped as it arrives, and reported: the stream of frames goes on behind it.
 """
 
 import struct

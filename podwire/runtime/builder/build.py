@@ -113,7 +113,7 @@ class Builder:
     def _planned(self, request: BuildRequest, platform: Platform, is_ours: bool) -> tuple[ImageFiles, Plan]:
         instructions = parse(request.text)
         wanted = source_image(instructions, request.arguments, platform)
-        line = next(each.line for each in instructions if each.name == "FROM")
+        line = next(instruction.line for instruction in instructions if instruction.name == "FROM")
         base = ImageFiles()
         if wanted != SCRATCH:
             if not is_ours:

@@ -291,7 +291,7 @@ class CniNetwork:
     def _delete(self, cached: CachedAttachment, netns: str) -> None:
         with self._gc_lock.shared(cached.name):
             failures = self._chain.delete(cached, cached.plugins, verified_netns(netns, cached.netns_inode))
-        if failures and self._forgives_missing_plugins and all(isinstance(each, PluginMissing) for each in failures):
+        if failures and self._forgives_missing_plugins and all(isinstance(error, PluginMissing) for error in failures):
             fields = {"id": cached.id, "error": "; ".join(map(str, failures))}
             _log.warning("skipped DEL of plugins that do not exist any more", extra=fields)
             failures = []

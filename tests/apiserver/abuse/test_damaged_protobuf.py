@@ -34,7 +34,7 @@ def test_a_damaged_body_is_refused_or_creates_a_valid_object_under_the_name_in_i
         given = protobuf.decode(data)["metadata"]
         assert name == given["name"] if "name" in given else name.startswith(given["generateName"]), (data, name)
         assert shared_house.ask("GET", f"{COLLECTIONS[resource]}/{name}").body["metadata"]["name"] == name
-    assert created  # some damage cannot be told from another object
+    assert created  # some damage cannot be distinguished from another object
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ RESOURCES = {resource.name: resource for resource in builtin_resources(Schemas(l
 
 
 class Recording(AdmissionPlugin):
-    """Records its calls; refuses where it is told to."""
+    """Records its calls; refuses on demand."""
 
     def __init__(self, name, notes, *, refuses=False):
         self.name, self.notes, self.refuses = name, notes, refuses

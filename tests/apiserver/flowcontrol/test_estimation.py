@@ -1,4 +1,4 @@
-"""How many seats requests take: lists by their objects, writes by the watches that are told of them."""
+"""How many seats requests take: lists by their objects, writes by the watches that receive them."""
 
 import asyncio
 

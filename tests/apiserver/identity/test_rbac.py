@@ -123,7 +123,7 @@ GROUP = "resource.k8s.io"
 CLAIM = f"/apis/{GROUP}/v1/namespaces/default/resourceclaims/c"
 RESULT = {"request": "nic", "driver": "net.example", "pool": "n1", "device": "eth0"}
 ON_N1 = {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}]}
-TOLD = {"driver": "net.example", "pool": "n1", "device": "eth0", "networkData": {"interfaceName": "net1"}}
+DEVICE = {"driver": "net.example", "pool": "n1", "device": "eth0", "networkData": {"interfaceName": "net1"}}
 READ = {"verbs": ["get", "list", "watch"], "apiGroups": [GROUP], "resources": ["resourceclaims", "resourceslices"]}
 STATUS = {"verbs": ["update", "patch"], "apiGroups": [GROUP], "resources": ["resourceclaims/status"]}
 
@@ -165,7 +165,7 @@ async def driver(api):
     "verb", ["associated-node:patch", "associated-node:update", "arbitrary-node:update", "arbitrary-node:patch"]
 )
 async def test_a_driver_may_publish_its_devices(driver, verb):
-    reply = await driver(driver_rule(verb), patch={"status": {"devices": [TOLD]}})
+    reply = await driver(driver_rule(verb), patch={"status": {"devices": [DEVICE]}})
 
     assert reply.status == 200, reply.raw
     assert reply.body["status"]["devices"][0]["networkData"] == {"interfaceName": "net1"}
@@ -175,11 +175,11 @@ async def test_a_driver_may_publish_its_devices(driver, verb):
     ("rules", "patch", "why"),
     [
         pytest.param(
-            [], {"devices": [TOLD]}, 'cannot associated-node:update resource "resourceclaims/driver"', id="no right"
+            [], {"devices": [DEVICE]}, 'cannot associated-node:update resource "resourceclaims/driver"', id="no right"
         ),
         pytest.param(
             [driver_rule("associated-node:update", name="other")],
-            {"devices": [TOLD]},
+            {"devices": [DEVICE]},
             'resourceclaims.resource.k8s.io "net.example" is forbidden',
             id="the right of another driver",
         ),

@@ -10,7 +10,7 @@ from podwire.store.memory import MemoryStore
 
 
 class BreakingStore(MemoryStore):
-    """A store whose first watch ends as told."""
+    """A store whose first watch ends as configured."""
 
     def __init__(self, end):
         super().__init__()

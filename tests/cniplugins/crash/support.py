@@ -49,7 +49,7 @@ CHANGING = (
     "symlinkat,link,linkat,fsync,fdatasync,ftruncate,fchmod,mount,umount2,unshare,setns,openat"
 )
 """System calls that change something, of this process or of the world; of openat, those that make a file."""
-_CALLED = re.compile(r"^(?P<pid>\d+) +(?P<name>\w+)\((?P<told>.*)$")
+_CALLED = re.compile(r"^(?P<pid>\d+) +(?P<name>\w+)\((?P<arguments>.*)$")
 
 
 class Point(NamedTuple):
@@ -67,7 +67,7 @@ def points_of(trace: str) -> list[Point]:
         called = _CALLED.match(line)
         if called is not None:
             counts[called["pid"], called["name"]] += 1
-            if called["name"] != "openat" or "O_CREAT" in called["told"]:
+            if called["name"] != "openat" or "O_CREAT" in called["arguments"]:
                 found[Point(called["name"], counts[called["pid"], called["name"]])] = None
     return list(found)
 

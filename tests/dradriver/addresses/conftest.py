@@ -39,7 +39,7 @@ async def server(lan):
 
 @pytest.fixture
 async def squatter(lan):
-    """Takes an address, when told which."""
+    """Takes the address that a test names."""
     made = []
 
     def take(ip):

@@ -361,7 +361,7 @@ class Whatever(RuleBasedStateMachine):
         self.reported = {who: what for who, what in self.reported.items() if who[0] in live}
 
     @invariant()
-    def what_was_told_is_held_and_no_address_is_of_two_claims(self):
+    def reported_addresses_are_held_and_no_address_is_of_two_claims(self):
         held = {(item.name, item.device): item.interfaces for item in self.addresses().held()}
         assert held == self.reported
         owners = {}

@@ -63,8 +63,8 @@ async def conditions(node, claim):
     return {item["type"]: (item["status"], item["reason"]) for item in found}
 
 
-def told_inside(node):
-    """What containers of the pod are told."""
+def device_metadata(node):
+    """Addresses, generation and inode of the metadata file that the pod's containers read."""
     (path,) = (node.root / "k").rglob("metadata.json")
     answer = json.loads(path.read_bytes())
     return (
@@ -87,9 +87,9 @@ async def test_lost_lease_is_reported_and_its_address_removed_until_there_is_ano
         server.more = A_WAY
         async with node.driving(lease_limits=LeaseLimits(regain=0.5)):
             claim, sandbox = await node.attached("lan1", interface=DHCP)
-            before = told_inside(node)
+            before = device_metadata(node)
             await prepared(node, claim)  # a kubelet that was restarted asks again, while the pod runs
-            assert told_inside(node) == before == (["10.77.0.100/24"], *before[1:])
+            assert device_metadata(node) == before == (["10.77.0.100/24"], *before[1:])
             _, generation, file = before
             server.refuses, server.silent_to = {IPv4Address("10.77.0.100")}, {Type.DISCOVER}
             server.given.clear()
@@ -107,7 +107,7 @@ async def test_lost_lease_is_reported_and_its_address_removed_until_there_is_ano
             assert message.startswith("the lease of 10.77.0.100 is lost: DHCP: the server withdrew the address")
             assert addresses_in(node, sandbox) == []
             assert ways_in(node, sandbox) == set()
-            assert told_inside(node)[0] == []
+            assert device_metadata(node)[0] == []
 
             server.more = ANOTHER_WAY
             server.silent_to = set()
@@ -119,7 +119,7 @@ async def test_lost_lease_is_reported_and_its_address_removed_until_there_is_ano
             (reported,) = await node.status(claim)
             assert reported["networkData"]["ips"] == ["10.77.0.101/24"] == addresses_in(node, sandbox)
             assert ways_in(node, sandbox) == {("10.6.0.0/16", "10.77.0.253")}
-            assert told_inside(node) == (["10.77.0.101/24"], generation + 2, file)
+            assert device_metadata(node) == (["10.77.0.101/24"], generation + 2, file)
             events = await node.both_events("DHCPLeaseLost")
             assert [about for about, _ in events] == ["Pod", "ResourceClaim"]
             assert all(text.startswith("lan1: the lease of 10.77.0.100 is lost") for _, text in events)

@@ -31,8 +31,8 @@ def key(claim="web", device="eth1"):
     return Key(claim=ref, request="nic", device=device)
 
 
-class Told:
-    """Collects the news, and waits for some."""
+class Reports:
+    """Collects reports of leases, and waits for some."""
 
     def __init__(self):
         self.news = []
@@ -52,7 +52,7 @@ class Told:
 
 @pytest.fixture
 def reported():
-    return Told()
+    return Reports()
 
 
 @pytest.fixture

@@ -92,7 +92,7 @@ def running():
 
 @pytest.fixture
 def reported():
-    """`await told(inventory, check)`: until the check says yes of what the inventory tells."""
+    """`await reported(inventory, check)`: waits until the check is true for the inventory."""
 
     async def wait(inventory: Inventory, check: Callable[[], object]) -> None:
         await eventually_async(

@@ -430,7 +430,7 @@ async def test_every_subscriber_is_notified_once_of_several_changes(host, runnin
 
 
 async def test_only_links_that_could_be_devices_are_looked_at(host):
-    """A link of podwire's own is told without its tag first; if the tag comes in time, nobody looks."""
+    """A link of podwire's own is reported without its tag first; if the tag comes in time, nobody looks."""
     inventory = host.inventory()
     eth1 = host.links.get(cable(host, "eth1"))
     inventory.look()

@@ -113,8 +113,8 @@ async def reported(api) -> list[str]:
 
 
 @pytest.fixture
-def until_told(api):
-    """`await until_told(...)`: until the slices are these."""
+def until_slices(api):
+    """`await until_slices(...)`: until the slices are these."""
 
     async def wait(*expected: str) -> None:
         async def look() -> bool:
@@ -157,22 +157,22 @@ async def test_nothing_is_written_before_the_host_was_looked_at(api, node, publi
     assert line.writes == [("PUT", FIRST)]
 
 
-async def test_changes_are_written_once_and_unchanged_slices_are_not(api, node, publishing, line, until_told):
+async def test_changes_are_written_once_and_unchanged_slices_are_not(api, node, publishing, line, until_slices):
     devices = Devices("eth1")
     async with publishing(devices) as publisher:
         await publisher.idle()
         devices.set("eth1", "eth2")
-        await until_told(f"{FIRST}@1/1[eth1 eth2]")
+        await until_slices(f"{FIRST}@1/1[eth1 eth2]")
         devices.set("eth1", "eth2")
         publisher.publish_now()
         devices.set("eth2")
-        await until_told(f"{FIRST}@1/1[eth2]")
+        await until_slices(f"{FIRST}@1/1[eth2]")
     async with publishing(devices) as publisher:
         await publisher.idle()
     assert line.writes == [("POST", "resourceslices"), ("PUT", FIRST), ("PUT", FIRST)]
 
 
-async def test_many_devices_are_split_and_come_together_again(api, node, publishing, until_told):
+async def test_many_devices_are_split_and_come_together_again(api, node, publishing, until_slices):
     devices = Devices(*(f"d{number:03}" for number in range(200)))
     async with publishing(devices) as publisher:
         await publisher.idle()
@@ -186,18 +186,18 @@ async def test_many_devices_are_split_and_come_together_again(api, node, publish
         assert sorted(len(device_slice["spec"]["devices"]) for device_slice in await slices(api)) == [8, 64, 64, 64]
         assert {device_slice["spec"]["pool"]["generation"] for device_slice in await slices(api)} == {2}
         devices.set("d000")
-        await until_told(f"{FIRST}@3/1[d000]")
+        await until_slices(f"{FIRST}@3/1[d000]")
 
 
-async def test_slice_that_a_kubelet_deletes_is_created_again_at_once(api, node, publishing, until_told):
+async def test_slice_that_a_kubelet_deletes_is_created_again_at_once(api, node, publishing, until_slices):
     devices = Devices(*(f"d{number:03}" for number in range(130)))
     async with publishing(devices) as publisher:
         await publisher.idle()
         before = await reported(api)
         await api.delete(SLICES, FIRST)
-        await until_told(*before)
+        await until_slices(*before)
         await api.delete_collection(SLICES, Scope(field_selector="spec.nodeName=n1"))
-        await until_told(*(item.replace("@1/", "@2/") for item in before))
+        await until_slices(*(item.replace("@1/", "@2/") for item in before))
 
 
 async def test_repeated_deletions_are_answered_with_back_off(api, node, publishing):
@@ -213,13 +213,13 @@ async def test_repeated_deletions_are_answered_with_back_off(api, node, publishi
         assert await api.get(SLICES, FIRST)
 
 
-async def test_slice_that_another_client_changes_is_restored(api, node, publishing, until_told):
+async def test_slice_that_another_client_changes_is_restored(api, node, publishing, until_slices):
     async with publishing(Devices("eth1")) as publisher:
         await publisher.idle()
         [found] = await slices(api)
         found["spec"]["devices"] = [{"name": "mine"}]
         await api.replace(found)
-        await until_told(f"{FIRST}@1/1[eth1]")
+        await until_slices(f"{FIRST}@1/1[eth1]")
 
 
 def slice_of(name: str, *, driver: str = "net.podwire.dev", node: str = "n1", pool: str = "n1", generation: int = 1):
@@ -251,18 +251,18 @@ async def test_a_node_that_is_not_there_yet_is_waited_for(api, publishing, caplo
     assert [record.error for record in caplog.records] == ['node "n1" not found']
 
 
-async def test_recreated_slice_is_owned_by_the_newly_registered_node(api, node, publishing, until_told):
+async def test_recreated_slice_is_owned_by_the_newly_registered_node(api, node, publishing, until_slices):
     async with publishing(Devices("eth1")) as publisher:
         await publisher.idle()
         await api.delete(NODES, "n1")
         again = await api.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}})
         await api.delete(SLICES, FIRST)
-        await until_told(f"{FIRST}@2/1[eth1]")
+        await until_slices(f"{FIRST}@2/1[eth1]")
     [found] = await slices(api)
     assert found["metadata"]["ownerReferences"][0]["uid"] == again["metadata"]["uid"]
 
 
-async def test_slices_are_written_when_the_server_is_back(api, node, publishing, line, caplog, until_told):
+async def test_slices_are_written_when_the_server_is_back(api, node, publishing, line, caplog, until_slices):
     devices = Devices("eth1")
     with caplog.at_level(logging.WARNING, "podwire.dradriver"):
         async with publishing(devices) as publisher:
@@ -274,19 +274,19 @@ async def test_slices_are_written_when_the_server_is_back(api, node, publishing,
             line.tried.clear()
             await line.tried.wait()
             line.cut = False
-            await until_told(f"{FIRST}@1/1[eth3]")
+            await until_slices(f"{FIRST}@1/1[eth3]")
     assert [record.error for record in caplog.records] == ["no connection"]
 
 
-async def test_a_server_that_is_away_at_the_start_is_waited_for(api, node, publishing, line, until_told):
+async def test_a_server_that_is_away_at_the_start_is_waited_for(api, node, publishing, line, until_slices):
     line.cut = True
     async with publishing(Devices("eth1")):
         await line.tried.wait()
         line.cut = False
-        await until_told(f"{FIRST}@1/1[eth1]")
+        await until_slices(f"{FIRST}@1/1[eth1]")
 
 
-async def test_field_that_the_server_drops_is_not_written_for_ever(api, node, publishing, line, caplog, until_told):
+async def test_field_that_the_server_drops_is_not_written_for_ever(api, node, publishing, line, caplog, until_slices):
     line.loses = "allowMultipleAllocations"
     devices = Devices()
     devices.put([{"name": "br0", "allowMultipleAllocations": True}])
@@ -296,13 +296,13 @@ async def test_field_that_the_server_drops_is_not_written_for_ever(api, node, pu
             writes = len(line.writes)
             publisher.publish_now()
             devices.put([{"name": "br0", "allowMultipleAllocations": True}, {"name": "eth1"}])
-            await until_told(f"{FIRST}@1/1[br0 eth1]")
+            await until_slices(f"{FIRST}@1/1[br0 eth1]")
             await publisher.idle()
     assert len(line.writes) == writes + 1
-    assert len(caplog.records) == 1, "it is told once"
+    assert len(caplog.records) == 1, "it is reported once"
 
 
-async def test_device_that_the_server_refuses_is_left_out(api, node, publishing, caplog, until_told):
+async def test_device_that_the_server_refuses_is_left_out(api, node, publishing, caplog, until_slices):
     devices = Devices("eth1", "eth2", "BAD", "eth3")
     long = {"name": "eth4", "attributes": {"alias": {"string": "x" * 65}, "mtu": {"int": 1500}}}
     devices.put([*devices.devices(), long])
@@ -315,7 +315,7 @@ async def test_device_that_the_server_refuses_is_left_out(api, node, publishing,
             left_out = [(record.device, getattr(record, "attribute", "")) for record in caplog.records]
             assert left_out == [("BAD", ""), ("eth4", "alias")]
             devices.put([{**long, "attributes": {"alias": {"string": "short"}}}])
-            await until_told(f"{FIRST}@1/1[eth4]")
+            await until_slices(f"{FIRST}@1/1[eth4]")
     [found] = await slices(api)
     assert found["spec"]["devices"][0]["attributes"] == {"alias": {"string": "short"}}
 
@@ -332,7 +332,7 @@ async def test_two_instances_write_the_same_slices(api, node, publishing, line):
     assert (await reported(api))[0].endswith("/1[eth1]")
 
 
-async def test_slice_of_another_driver_with_our_name_is_not_touched(api, node, publishing, caplog, until_told):
+async def test_slice_of_another_driver_with_our_name_is_not_touched(api, node, publishing, caplog, until_slices):
     await api.create(slice_of(FIRST, driver="gpu.example"))
     with caplog.at_level(logging.WARNING, "podwire.dradriver"):
         async with publishing(Devices("eth1")):
@@ -341,10 +341,10 @@ async def test_slice_of_another_driver_with_our_name_is_not_touched(api, node, p
             assert (await api.get(SLICES, FIRST))["spec"]["driver"] == "gpu.example"
             with contextlib.suppress(ApiError):
                 await api.delete(SLICES, FIRST)
-            await until_told(f"{FIRST}@1/1[eth1]")
+            await until_slices(f"{FIRST}@1/1[eth1]")
 
 
-async def test_new_link_appears_in_a_slice(api, node, publishing, host, running, until_told):
+async def test_new_link_appears_in_a_slice(api, node, publishing, host, running, until_slices):
     host.made("outside")
     host.links.add(Veth("eth1", "far", host.namespaces.path("outside"), up=True))
     far = host.opened("outside").links
@@ -352,7 +352,7 @@ async def test_new_link_appears_in_a_slice(api, node, publishing, host, running,
     host.links.add(Bridge("br0"))
     inventory = host.inventory()
     async with running(inventory), publishing(inventory) as publisher:
-        await until_told(f"{FIRST}@1/1[br0 eth1]")
+        await until_slices(f"{FIRST}@1/1[br0 eth1]")
         await publisher.idle()
         far.change("far", up=False)
         await eventually_async(lambda: not inventory.health()["eth1"].healthy)
@@ -362,4 +362,4 @@ async def test_new_link_appears_in_a_slice(api, node, publishing, host, running,
         assert (taint["key"], taint["effect"]) == ("net.podwire.dev/no-carrier", "NoSchedule")
         assert found["spec"]["devices"][0]["capacity"]["slots"]["value"] == "16"
         host.links.delete("eth1")
-        await until_told(f"{FIRST}@1/1[br0]")
+        await until_slices(f"{FIRST}@1/1[br0]")

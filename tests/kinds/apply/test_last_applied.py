@@ -32,9 +32,9 @@ def test_an_annotation_of_something_else_allows_nothing(last):
 def test_an_existing_annotation_is_updated():
     config = annotated(widget(text="b"), "old")
     found = kept_up(annotated(widget(text="b"), "old"), config)
-    told_now = msgspec.json.decode(found["metadata"]["annotations"][ANNOTATION])
-    assert told_now["spec"] == {"text": "b"}
-    assert told_now["metadata"]["annotations"] == {}
+    annotation = msgspec.json.decode(found["metadata"]["annotations"][ANNOTATION])
+    assert annotation["spec"] == {"text": "b"}
+    assert annotation["metadata"]["annotations"] == {}
 
 
 def test_a_missing_annotation_is_not_created():

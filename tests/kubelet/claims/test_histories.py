@@ -34,7 +34,7 @@ def claim(uid):
 
 
 class Drivers:
-    """What drivers have prepared outlives a kubelet; they fail, hesitate and forget to answer as they are told."""
+    """What drivers have prepared outlives a kubelet; they fail, hesitate and forget to answer on demand."""
 
     def __init__(self, moods):
         self.moods, self.prepared, self.busy, self.running = iter(moods), set(), set(), set()

@@ -90,7 +90,7 @@ class DevicePlugin:
             stream.put(True)
 
     def kill(self):
-        """As a process that dies: nobody is told, the socket stays."""
+        """As a process that dies: nobody is notified, the socket stays."""
         for stream in tuple(self.streams):
             stream.put(None)
         if self._server is not None:

@@ -56,7 +56,7 @@ def health(pod, container=0):
     ]
 
 
-def told_devices(world):
+def annotated_devices(world):
     return [sandbox.annotations.get("podwire.dev/devices") for sandbox in world.runtime.sandboxes.values()]
 
 
@@ -92,7 +92,7 @@ async def test_a_container_gets_the_allocate_response(world, device_plugin, root
     ]
     assert config.annotations["example.org/nics"] == "2"
     assert [device.name for device in config.CDI_devices] == ["example.org/nic=a"]
-    assert told_devices(world) == [f'{{"{NIC}":["a","b"]}}']
+    assert annotated_devices(world) == [f'{{"{NIC}":["a","b"]}}']
     assert health(pod) == [("a", "Healthy"), ("b", "Healthy")]
     assert plugin.allocated == [["a", "b"]]
     assert held(root) == ["a", "b"]
@@ -107,7 +107,7 @@ async def test_a_pod_cannot_claim_devices_by_an_annotation(world):
             "containers": [{"name": "c", "image": "i", "imagePullPolicy": "Never"}]}  # fmt: skip
     await world.api.create({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
     await world.running()
-    assert told_devices(world) == [None]
+    assert annotated_devices(world) == [None]
 
 
 async def test_devices_are_allocated_right_before_each_container_and_seen_before_the_sandbox(

@@ -211,18 +211,18 @@ def test_a_sidecar_is_ready_when_its_probe_succeeds(ready):
     assert shown(seen(one("s", "RUNNING")), pod(init=("s",)), "s", ready=ids)["ready"] is ready
 
 
-def told_of(**state):
-    """A pod whose container the API was told of."""
+def pod_with_status(**state):
+    """A pod whose container has this status in the API."""
     return pod(status={"containerStatuses": [{"name": "a", "restartCount": 2, "containerID": "podwire://x", **state}]})
 
 
 def test_an_end_that_the_runtime_has_forgotten_stays_known():
-    of = told_of(state={"terminated": {"exitCode": 5}}, lastState={})
+    of = pod_with_status(state={"terminated": {"exitCode": 5}}, lastState={})
     assert shown(NOTHING, of) == of.status.container_statuses[0]
 
 
 def test_a_lost_container_is_reported_as_terminated():
-    status = shown(NOTHING, told_of(state={"running": {}}, lastState={}))
+    status = shown(NOTHING, pod_with_status(state={"running": {}}, lastState={}))
     assert status["state"] == {"waiting": {"reason": "ContainerCreating"}}
     assert status["lastState"] == {"terminated": {"exitCode": 137, "reason": "ContainerStatusUnknown", "message": LOST}}
     assert status["restartCount"] == 3
@@ -230,4 +230,4 @@ def test_a_lost_container_is_reported_as_terminated():
 
 def test_a_known_last_state_is_kept():
     last = {"terminated": {"exitCode": 9}}
-    assert shown(NOTHING, told_of(state={"running": {}}, lastState=last))["lastState"] == last
+    assert shown(NOTHING, pod_with_status(state={"running": {}}, lastState=last))["lastState"] == last

@@ -22,7 +22,7 @@ WHERE = 'for Container "app" in Pod "web_default(u1)" failed - error:'
 
 
 class Container:
-    """A Prober that answers as it was told; None never comes."""
+    """A Prober with configured answers; None never comes."""
 
     def __init__(self, answer: Any = None) -> None:
         self.answer = answer

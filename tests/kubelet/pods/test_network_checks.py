@@ -1,4 +1,4 @@
-"""What people are told of a runtime's CHECKs, and when it is asked for them."""
+"""How CHECKs of a runtime are reported, and when they are requested."""
 
 import asyncio
 import contextlib
@@ -39,7 +39,7 @@ def test_a_foreign_info_entry_of_the_same_name_is_ignored(info):
 
 
 class Runtime:
-    """Answers with what it is told to, by sandbox."""
+    """Gives configured answers, by sandbox."""
 
     def __init__(self):
         self.info = {}

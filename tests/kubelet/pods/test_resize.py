@@ -1,4 +1,4 @@
-"""Pods that are resized in place: what is accepted, what the runtime is told, and what the status says."""
+"""Pods that are resized in place: what is accepted, what is sent to the runtime, and what the status says."""
 
 import asyncio
 import json

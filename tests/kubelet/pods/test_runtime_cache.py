@@ -96,8 +96,8 @@ class Runtime:
             yield await self.events.get()
 
 
-class Told:
-    """What a view tells of, in order."""
+class Notifications:
+    """The notifications of a cache, in order."""
 
     def __init__(self) -> None:
         self._queue: asyncio.Queue[str] = asyncio.Queue()
@@ -125,7 +125,7 @@ class Told:
 
 @contextlib.asynccontextmanager
 async def watching(runtime, **limits):
-    result = Told()
+    result = Notifications()
     wakeups = SimpleNamespace(runtime_changed=result.changed, orphans_possible=lambda: None)
     connection = SimpleNamespace(connected=result.here, disconnected=result.went.append)
     checks = SimpleNamespace(check=result.checked, check_all=lambda _: None)

@@ -62,7 +62,7 @@ class Time:
 
 
 class Answers:
-    """A Prober: exit codes by the command's first word, 0 unless told. What it was asked is kept with its time."""
+    """A Prober: exit codes by the command's first word, 0 by default. Each request is kept with its time."""
 
     def __init__(self, time: Time) -> None:
         self.codes: dict[str, int | Exception] = {}
@@ -95,7 +95,7 @@ class Answers:
 
 
 class Bench:
-    """Probes that run, with all that they need and all that they told."""
+    """Probes that run, with all that they need and all that they reported."""
 
     def __init__(self) -> None:
         self.time = Time()

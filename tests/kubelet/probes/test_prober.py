@@ -16,7 +16,7 @@ from podwire.transports.probe_sockets import ProbeSockets
 
 
 class Runtime:
-    """A Cri with one method: ExecSync answers as it was told."""
+    """A Cri with one method: ExecSync gives a configured answer."""
 
     def __init__(self, answer: pb.ExecSyncResponse | Exception | None = None) -> None:
         self.answer = answer or pb.ExecSyncResponse()
@@ -34,7 +34,7 @@ class Runtime:
 
 
 class Silent:
-    """Sockets on which nothing ever comes, or what they were told."""
+    """Sockets on which nothing ever arrives, or a configured answer."""
 
     def __init__(self, *replies: Reply, error: Exception | None = None) -> None:
         self.urls: list[str] = []

@@ -42,7 +42,7 @@ class MovableClock(SystemClock):
 
 
 class CountingClient(Client):
-    """Knows how many tokens were asked for, and can be told to refuse more."""
+    """Counts the requested tokens, and refuses more on demand."""
 
     tokens = 0
     refusing: Exception | None = None

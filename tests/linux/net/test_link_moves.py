@@ -51,7 +51,7 @@ def test_end_of_a_namespace_is_an_event(kernel, tmp_path):
         import select
 
         while not any(isinstance(event, NamespaceEnded) for event in events):
-            assert select.select([travels.fileno()], [], [], 60)[0], "nothing was told"
+            assert select.select([travels.fileno()], [], [], 60)[0], "nothing was reported"
             events += travels.read()
         assert NamespaceEnded(left.went[0]) in events
         with Netlink() as netlink, pytest.raises(errors.LinuxError):

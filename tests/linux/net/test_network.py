@@ -381,7 +381,7 @@ def test_a_batch_makes_its_changes_together(kernel, host):
 def test_batch_continues_after_an_error_and_reports_all(kernel, host):
     network, _ = host("a")
 
-    def told_to_fail():
+    def run_batch():
         with network.batch() as batch:
             batch.links.change(1, up=True)
             batch.addresses.add(77, IF4)
@@ -389,7 +389,7 @@ def test_batch_continues_after_an_error_and_reports_all(kernel, host):
             batch.addresses.add(1, IF4)
 
     with pytest.raises(errors.NoSuchLink, match=r"add address 10.1.0.5/24 to link 77") as failed:
-        told_to_fail()
+        run_batch()
     assert [item.split(":")[:2] for item in failed.value.__notes__] == [["also", " change link eth7"]]
     assert IF4 in [address.interface for address in network.addresses.list(1)]
 

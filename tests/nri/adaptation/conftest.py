@@ -1,4 +1,4 @@
-"""A host on a real socket, and plugins that note what they are told."""
+"""A host on a real socket, and plugins that record what they receive."""
 
 import asyncio
 import shutil

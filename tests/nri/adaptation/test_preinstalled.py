@@ -21,9 +21,9 @@ from podwire.protocols.ttrpc import mux
 from podwire.transports.mux_connection import Services, MuxConnection, over_socket
 
 async def configure(request):
-    told = dict(os.environ), request.config, sorted(map(int, os.listdir("/proc/self/fd"))), os.getpgrp() == os.getpid()
+    state = dict(os.environ), request.config, sorted(map(int, os.listdir("/proc/self/fd"))), os.getpgrp() == os.getpid()
     with open(request.config.strip(), "a") as file:
-        file.write(json.dumps([os.getpid(), *told]) + "\\n")
+        file.write(json.dumps([os.getpid(), *state]) + "\\n")
     return pb.ConfigureResponse()
 
 async def synchronize(request):

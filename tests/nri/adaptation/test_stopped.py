@@ -31,8 +31,8 @@ async def run(request):
     return pb.RunPodSandboxResponse()
 
 async def create(request):
-    told = pb.ContainerAdjustment(annotations={"known": " ".join(sorted(known))})
-    return pb.CreateContainerResponse(adjust=told)
+    adjustment = pb.ContainerAdjustment(annotations={"known": " ".join(sorted(known))})
+    return pb.CreateContainerResponse(adjust=adjustment)
 
 async def main():
     handlers = {"Configure": configure, "Synchronize": synchronize, "RunPodSandbox": run, "CreateContainer": create}

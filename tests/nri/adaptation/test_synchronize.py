@@ -1,4 +1,4 @@
-"""Plugins that come late: told what there is, and no event between that and the next is lost or told twice."""
+"""Plugins that come late receive what exists, and no event between that and the next is lost or sent twice."""
 
 import asyncio
 import random
@@ -176,7 +176,7 @@ async def steps(number):
 
 
 class Follower:
-    """Joins, leaves and joins again, and keeps its own list of pods by what it is told."""
+    """Joins, leaves and joins again, and keeps its own list of pods by the events that it receives."""
 
     def __init__(self, stage, index, chance):
         self._stage, self._index, self._chance = stage, index, chance

@@ -17,7 +17,7 @@ SOON = 30.0
 
 
 class RuntimeSide:
-    """A runtime that takes one plugin after another, and can be told to call it."""
+    """A runtime that takes one plugin after another, and calls it on demand."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

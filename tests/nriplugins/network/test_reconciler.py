@@ -21,7 +21,7 @@ LIMITS = Limits(retry=0.01)
 
 
 class Policies:
-    """Does as it is told, and keeps what it was asked."""
+    """A policy enforcer that records its calls and fails on demand."""
 
     bridges = None
 
@@ -43,7 +43,7 @@ class Policies:
         return self.warnings
 
 
-class Told:
+class Reports:
     """Events and statuses."""
 
     def __init__(self):
@@ -61,11 +61,11 @@ class Told:
 
 @pytest.fixture
 def made():
-    policies, told = Policies(), Told()
+    policies, reports = Policies(), Reports()
     reconciler = NetworkReconciler(
-        enforcer=policies, statuses=told, events=told, meter=Meter(), now=lambda: 0.0, limits=LIMITS
+        enforcer=policies, statuses=reports, events=reports, meter=Meter(), now=lambda: 0.0, limits=LIMITS
     )
-    yield reconciler, policies, told
+    yield reconciler, policies, reports
     reconciler.close()
 
 
@@ -89,14 +89,14 @@ def route(**spec):
     ],
 )
 async def test_a_pod_that_cannot_be_protected_is_refused_and_cleaned_up(made, error, reasons):
-    reconciler, policies, told = made
+    reconciler, policies, reports = made
     policies.fails = error
     with pytest.raises(FailedPrecondition, match=str(error).split(":", maxsplit=1)[0]):
         await reconciler.run_pod(sandbox(), [])
     assert policies.asked == [("protect", "web", [], 0), ("release", "web")]
     assert reconciler.sandboxes == {}
     assert reconciler.refused.keys() == {"u-web"}
-    assert [note[1] for note in told.notes] == reasons
+    assert [note[1] for note in reports.notes] == reasons
     policies.fails = None
     await reconciler.run_pod(sandbox(), [])
     assert (reconciler.sandboxes.keys(), reconciler.refused) == ({"s-web"}, {})
@@ -104,7 +104,7 @@ async def test_a_pod_that_cannot_be_protected_is_refused_and_cleaned_up(made, er
 
 @pytest.mark.parametrize(("policy", "runs"), [("Fail", False), ("Ignore", True)])
 async def test_invalid_resources_fail_closed_or_open_and_are_reported_once(made, policy, runs):
-    reconciler, _, told = made
+    reconciler, _, reports = made
     reconciler.on_change(ROUTES, Added(route(failurePolicy=policy)))
     if runs:
         await reconciler.run_pod(sandbox(), [])
@@ -113,12 +113,12 @@ async def test_invalid_resources_fail_closed_or_open_and_are_reported_once(made,
     else:
         with pytest.raises(FailedPrecondition, match=r"PodRoute default/a: spec.routes: Required value"):
             await reconciler.run_pod(sandbox(), [])
-    assert told.notes == [("web", "PodRouteBroken", "PodRoute default/a: spec.routes: Required value")]
-    assert "a" in told.selected_by
+    assert reports.notes == [("web", "PodRouteBroken", "PodRoute default/a: spec.routes: Required value")]
+    assert "a" in reports.selected_by
 
 
 async def test_a_resource_created_while_a_pod_starts_is_applied(made):
-    reconciler, policies, told = made
+    reconciler, policies, reports = made
     protect = policies.protect
 
     def meanwhile(*words):
@@ -127,9 +127,9 @@ async def test_a_resource_created_while_a_pod_starts_is_applied(made):
 
     policies.protect = meanwhile
     await reconciler.run_pod(sandbox(), [])
-    assert told.notes == []
+    assert reports.notes == []
     await reconciler.reconcile()
-    assert [note[1] for note in told.notes] == ["PodRouteBroken"]
+    assert [note[1] for note in reports.notes] == ["PodRouteBroken"]
 
 
 async def test_changes_are_taken_once_and_in_order(made):
@@ -150,7 +150,7 @@ async def test_changes_are_taken_once_and_in_order(made):
 
 
 async def test_nothing_is_applied_before_synchronize_and_the_first_lists(made):
-    reconciler, policies, told = made
+    reconciler, policies, reports = made
     complete = asyncio.Event()
     running = asyncio.ensure_future(reconciler.run(complete))
     try:
@@ -162,7 +162,7 @@ async def test_nothing_is_applied_before_synchronize_and_the_first_lists(made):
         await reconciler.synchronize_pods([sandbox()], lambda _: None)
         assert await reconciler.caught_up(SOON)
         assert policies.asked[0] == ("reconcile", ["web"], 0)
-        assert told.notes == [("web", NOT_ENFORCED, "why")]
+        assert reports.notes == [("web", NOT_ENFORCED, "why")]
         await reconciler.synchronize_pods([], lambda _: None)
         assert ("release", "web") in policies.asked, "a pod that is gone by the next connection"
     finally:

@@ -32,7 +32,7 @@ SOON = 40.0
 
 
 class Silent:
-    """A trace that keeps what it is told."""
+    """A trace that keeps what it receives."""
 
     def __init__(self):
         self.reported = []

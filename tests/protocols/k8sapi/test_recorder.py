@@ -248,7 +248,7 @@ async def test_a_burst_is_sent_without_further_pauses(api, recorder, pauses):
 async def test_nothing_is_left_when_it_is_idle(api, recorder):
     api.gate.clear()
     async with running(recorder):
-        await settled(recorder)  # before anything is told
+        await settled(recorder)  # before anything is recorded
         recorder.tell(pod(), "Normal", "Pulled", "x")
         recorder.tell(pod(), "Normal", "Started", "x")
         waiting = asyncio.create_task(recorder.idle())

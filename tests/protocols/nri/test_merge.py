@@ -28,7 +28,7 @@ class Case:
     """What the next plugin is shown of it; None where a container has no such field."""
     reported: Callable[[dict[str, Any]], Any]
     seen_one: Any
-    told_one: Any
+    spec_one: Any
     mark: Any = None
     """What removes it; None for a field that cannot be removed."""
 
@@ -80,27 +80,27 @@ CASES = [
     of_list("mounts", "Mounts", "/m", {"destination": "/m", "type": "tmpfs", "source": "one"},
             {"destination": "/m", "type": "tmpfs", "source": "two"}, {"destination": "-/m"},
             seen=lambda c: entry(c.mounts, "destination", "/m", "source"), seen_one="one",
-            reported=lambda s: item(s.get("mounts"), "destination", "/m", "source"), told_one="one"),
+            reported=lambda s: item(s.get("mounts"), "destination", "/m", "source"), spec_one="one"),
     of_list("env", "Env", "E", {"key": "E", "value": "1"}, {"key": "E", "value": "2"}, {"key": "-E"},
             seen=lambda c: next((item for item in c.env if item.startswith("E=")), None), seen_one="E=1",
             reported=lambda s: next((item for item in s["process"].get("env", ()) if item.startswith("E=")), None),
-            told_one="E=1"),
+            spec_one="E=1"),
     of_list("rlimits", "Rlimits", "RLIMIT_NOFILE", {"type": "RLIMIT_NOFILE", "soft": 1, "hard": 2},
             {"type": "nofile", "soft": 3, "hard": 4}, None,
             seen=lambda c: entry(c.rlimits, "type", "RLIMIT_NOFILE", "hard"), seen_one=2,
             reported=lambda s: s["process"]["rlimits"],
-            told_one=[{"type": "RLIMIT_NOFILE", "soft": 1, "hard": 2}]),
+            spec_one=[{"type": "RLIMIT_NOFILE", "soft": 1, "hard": 2}]),
     of_list("CDI_devices", "CdiDevices", CDI, {"name": CDI}, {"name": CDI}, None,
             seen=lambda c: [device.name for device in c.CDI_devices], seen_one=[CDI],
-            reported=lambda s: s["process"]["env"], told_one=[f"CDI={CDI}"]),
+            reported=lambda s: s["process"]["env"], spec_one=[f"CDI={CDI}"]),
     Case("args", "Args", "", ["one"], ["two"], lambda c: list(c.args), lambda s: s["process"]["args"],
          ["one"], ["one"]),
     of_list("linux.devices", "Devices", "/dev/x", DEVICE, DEVICE | {"minor": 4}, {"path": "-/dev/x"},
             seen=lambda c: entry(c.linux.devices, "path", "/dev/x", "minor"), seen_one=3,
-            reported=lambda s: item(s["linux"].get("devices"), "path", "/dev/x", "minor"), told_one=3),
+            reported=lambda s: item(s["linux"].get("devices"), "path", "/dev/x", "minor"), spec_one=3),
     of_list("linux.namespaces", "Namespace", "ipc", {"type": "ipc", "path": "/one"}, {"type": "-ipc"}, None,
             seen=lambda c: entry(c.linux.namespaces, "type", "ipc", "path"), seen_one="/one",
-            reported=lambda s: item(s["linux"]["namespaces"], "type", "ipc", "path"), told_one="/one"),
+            reported=lambda s: item(s["linux"]["namespaces"], "type", "ipc", "path"), spec_one="/one"),
     Case("linux.sysctl", "Sysctl", "net.a", {"net.a": "1"}, {"net.a": "2"}, lambda c: c.linux.sysctl.get("net.a"),
          lambda s: s["linux"].get("sysctl", {}).get("net.a"), "1", "1", {"-net.a": ""}),
     Case("linux.net_devices", "LinuxNetDevices", "eth1", {"eth1": {"name": "one"}}, {"eth1": {"name": "two"}},
@@ -149,7 +149,7 @@ CASES = [
     of_list("linux.resources.hugepage_limits", "HugepageLimits", "2MB", {"page_size": "2MB", "limit": 10},
             {"page_size": "2MB", "limit": 20}, None,
             seen=lambda c: entry(c.linux.resources.hugepage_limits, "page_size", "2MB", "limit"), seen_one=10,
-            reported=lambda s: s["linux"]["resources"]["hugepageLimits"], told_one=[{"pageSize": "2MB", "limit": 10}]),
+            reported=lambda s: s["linux"]["resources"]["hugepageLimits"], spec_one=[{"pageSize": "2MB", "limit": 10}]),
     Case("linux.resources.unified", "CgroupsUnified", "memory.high", {"memory.high": "1"}, {"memory.high": "2"},
          lambda c: c.linux.resources.unified.get("memory.high"), lambda s: s["linux"]["resources"]["unified"], "1",
          {"memory.high": "1"}),
@@ -232,7 +232,7 @@ def test_a_field_that_a_plugin_sets_is_adjusted_and_owned_by_it(case):
 def test_a_field_that_a_plugin_sets_is_in_the_specification(case):
     merged = merger()
     merged.add(FIRST, case.adjust(case.one))
-    assert case.reported(spec_of(merged)) == case.told_one
+    assert case.reported(spec_of(merged)) == case.spec_one
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.seen], ids=by_path)
@@ -279,7 +279,7 @@ def test_an_original_value_can_be_removed_and_set_by_another_plugin(case):
     assert case.reported(spec_of(merged, spec_of(before))) is None
     assert case.seen(merged.request.container) is None
     merged.add(THIRD, case.adjust(case.one))
-    assert case.reported(spec_of(merged, spec_of(before))) == case.told_one
+    assert case.reported(spec_of(merged, spec_of(before))) == case.spec_one
     assert owners_of(merged) == {(case.owner, case.key): THIRD}
 
 
@@ -292,7 +292,7 @@ def test_removing_and_setting_transfers_ownership(case, mark_first):
     assert merged.adjust == case.adjust(case.one).adjust
     assert owners_of(merged) == {(case.owner, case.key): SECOND}
     assert case.seen(merged.request.container) == case.seen_one
-    assert case.reported(spec_of(merged)) == case.told_one
+    assert case.reported(spec_of(merged)) == case.spec_one
 
 
 @every_removable_field

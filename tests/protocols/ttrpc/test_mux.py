@@ -36,7 +36,7 @@ def test_a_frame_travels_as_go_cuts_it(length, sizes):
 
 @given(st.integers(0, 20_000))
 def test_a_reader_in_go_never_meets_a_piece_that_does_not_fit(length):
-    """It reads a piece into what is free: 4096 bytes, or the data that the header told of, whichever is larger."""
+    """It reads a piece into what is free: 4096 bytes, or the data that the header announces, whichever is larger."""
     buffered = result = 0
     for _, piece in Pieces().feed(pieces(1, wire.encode(1, wire.REQUEST, b"x" * length))):
         assert len(piece) <= max(4096, result - buffered)

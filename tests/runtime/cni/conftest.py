@@ -1,4 +1,4 @@
-"""Recorder plugins: scripts that write down how they were called and answer as they are told."""
+"""Recorder plugins: scripts that record how they were called and give configured answers."""
 
 import json
 import os

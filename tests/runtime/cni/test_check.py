@@ -92,7 +92,7 @@ async def test_a_pod_is_checked_periodically_until_it_is_detached(node, pod):
         assert checks(node)[:4] == ["one", "two", "one", "two"]
         asked = next(call for call in node.calls() if call["verb"] == "CHECK")
         assert asked["env"]["CNI_CONTAINERID"] == pod.id
-        assert asked["config"]["prevResult"]["by two"], "told the last result of ADD"
+        assert asked["config"]["prevResult"]["by two"], "receives the last result of ADD"
         assert json.loads(network.check_report(pod.id))["state"] == "ok"
         await network.detach(pod)
         count = len(checks(node))
@@ -134,7 +134,7 @@ async def test_the_next_start_continues_where_the_last_one_ended(node, pod):
     count = len(checks(node))
     async with checked(node, interval=0.3) as (network, reports):
         await reports.until(lambda: len(checks(node)) >= count + 2)
-        assert reports.states == [], "that it fails was told before"
+        assert reports.states == [], "its failure was reported before"
         assert json.loads(network.check_report(pod.id))["since"] == since
         node.script({})
         await reports.until(lambda: reports.states)

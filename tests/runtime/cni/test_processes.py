@@ -38,7 +38,7 @@ wait
 
 
 async def until(true):
-    """Other processes are told of by files."""
+    """Files show what other processes do."""
     async with asyncio.timeout(SECONDS):
         while not true():  # noqa: ASYNC110 - nobody tells when a file has changed
             await asyncio.sleep(0.02)
@@ -46,7 +46,7 @@ async def until(true):
 
 @pytest.fixture
 def gated(node):
-    """A plugin that waits for a gate; what it has told so far, and the gate."""
+    """A plugin that waits for a gate; the file with its calls so far, and the gate."""
     program = node.plugin("gated", GATED)
     node.network("gated")
     node.cache = node.cache.with_name("cache")  # where a runtime's is, below the directory of its state

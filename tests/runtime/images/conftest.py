@@ -138,8 +138,8 @@ def write_tar(path: Path, files: dict[str, bytes], *, packed: bool = False) -> P
     return path
 
 
-class Kit:
-    """All of the above for tests, which cannot import from here."""
+class OciFiles:
+    """The functions above, which write layers and image archives: tests cannot import them from here."""
 
     ARCHITECTURE, OCI, Made = ARCHITECTURE, OCI, Made
     entry, folder, symlink, hardlink, device = map(staticmethod, (entry, folder, symlink, hardlink, device))
@@ -148,8 +148,8 @@ class Kit:
 
 
 @pytest.fixture(scope="session")
-def kit() -> type[Kit]:
-    return Kit
+def oci() -> type[OciFiles]:
+    return OciFiles
 
 
 @pytest.fixture

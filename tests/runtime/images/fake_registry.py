@@ -1,4 +1,4 @@
-"""A registry on loopback that can be told to misbehave. It shares no code with the client."""
+"""A registry on loopback that misbehaves on demand. It shares no code with the client."""
 
 import asyncio
 import base64

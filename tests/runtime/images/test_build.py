@@ -60,12 +60,12 @@ def test_a_static_program_that_is_not_busybox_is_refused(tmp_path):
         root_layer(fake)
 
 
-def test_an_image_of_any_tar_has_the_settings_that_are_asked_for(images, kit):
-    image = build_image(images, "me/web:2", kit.tar_of(kit.entry("x")), {"User": "www-data", "Entrypoint": ["/x"]})
+def test_an_image_of_any_tar_has_the_settings_that_are_asked_for(images, oci):
+    image = build_image(images, "me/web:2", oci.tar_of(oci.entry("x")), {"User": "www-data", "Entrypoint": ["/x"]})
     assert image.names == ("docker.io/me/web:2",)
     assert (image.username, image.config.entrypoint) == ("www-data", ("/x",))
     with pytest.raises((BadReference, BadImage)):
-        build_image(images, "NOT", kit.tar_of(kit.entry("x")), {})
+        build_image(images, "NOT", oci.tar_of(oci.entry("x")), {})
 
 
 @pytest.mark.skipif(shutil.which("runc") is None, reason="no runc")

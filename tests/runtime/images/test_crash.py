@@ -24,12 +24,12 @@ def run(store: Path, *archives: Path, wrapper: tuple[str, ...] = (), **env: str)
 
 
 @pytest.fixture
-def archives(kit, tmp_path) -> dict[str, Path]:
-    base = kit.tar_of(*(kit.entry(f"base/{number}", b"x" * 3000) for number in range(20)))
+def archives(oci, tmp_path) -> dict[str, Path]:
+    base = oci.tar_of(*(oci.entry(f"base/{number}", b"x" * 3000) for number in range(20)))
     made = {}
     for name in ("kept", "removed", "taken"):
-        image = kit.Made(base, kit.tar_of(kit.entry(name, b"y" * 5000)), name=f"example.test/{name}:1")
-        made[name] = kit.write_directory(tmp_path / name, image.files())
+        image = oci.Made(base, oci.tar_of(oci.entry(name, b"y" * 5000)), name=f"example.test/{name}:1")
+        made[name] = oci.write_directory(tmp_path / name, image.files())
     return made
 
 

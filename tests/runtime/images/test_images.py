@@ -16,12 +16,12 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="gives files to other 
 
 
 @pytest.fixture
-def take(images, kit, tmp_path):
+def take(images, oci, tmp_path):
     """Takes in an image of these layers under this name."""
 
     def taken(name: str, *layers: str, into: Images = images, **settings):
-        made = kit.Made(*(kit.tar_of(kit.entry(layer, b"x" * 5000)) for layer in layers), name=name, **settings)
-        path = kit.write_directory(tmp_path / f"{name.replace('/', '_')}-{'-'.join(layers)}", made.files())
+        made = oci.Made(*(oci.tar_of(oci.entry(layer, b"x" * 5000)) for layer in layers), name=name, **settings)
+        path = oci.write_directory(tmp_path / f"{name.replace('/', '_')}-{'-'.join(layers)}", made.files())
         return into.import_archive(path)[0]
 
     return taken
@@ -86,7 +86,7 @@ def test_images_are_listed_by_the_filter(images, take):
     assert images.list("nothing") == []
 
 
-def test_one_image_under_two_names_goes_with_either(images, kit, tmp_path, take):
+def test_one_image_under_two_names_goes_with_either(images, oci, tmp_path, take):
     take("one", "a")
     image = take("two", "a")
     assert image.names == ("docker.io/library/one:latest", "docker.io/library/two:latest")
@@ -165,9 +165,9 @@ def test_a_container_s_id_is_a_plain_name(images, take, container):
             call()
 
 
-def test_a_container_sees_the_root_as_the_image_has_it_and_writes_to_its_own(images, kit, tmp_path, merged):
-    layer = kit.tar_of(kit.folder(".", 0o711, uid=5, gid=6), kit.entry("f", b"x"))
-    [image] = images.import_archive(kit.write_directory(tmp_path / "a", kit.Made(layer).files()))
+def test_a_container_sees_the_root_as_the_image_has_it_and_writes_to_its_own(images, oci, tmp_path, merged):
+    layer = oci.tar_of(oci.folder(".", 0o711, uid=5, gid=6), oci.entry("f", b"x"))
+    [image] = images.import_archive(oci.write_directory(tmp_path / "a", oci.Made(layer).files()))
     writable = images.prepare("c1", image)
     said = merged(images.rootfs_layers(image), "stat -c '%a %u %g' .; rm f; echo y > g", writable)
     assert said == "711 5 6\n"
@@ -193,13 +193,13 @@ def test_a_writable_layer_of_any_depth_is_removed(images, take):
     assert Path("/etc/passwd").exists()
 
 
-def test_a_root_that_hides_all_below_is_the_last_of_the_layers(images, kit, tmp_path, merged):
+def test_a_root_that_hides_all_below_is_the_last_of_the_layers(images, oci, tmp_path, merged):
     layers = [
-        kit.tar_of(kit.entry("old")),
-        kit.tar_of(kit.entry(".wh..wh..opq"), kit.entry("new")),
-        kit.tar_of(kit.entry("top")),
+        oci.tar_of(oci.entry("old")),
+        oci.tar_of(oci.entry(".wh..wh..opq"), oci.entry("new")),
+        oci.tar_of(oci.entry("top")),
     ]
-    [image] = images.import_archive(kit.write_directory(tmp_path / "a", kit.Made(*layers).files()))
+    [image] = images.import_archive(oci.write_directory(tmp_path / "a", oci.Made(*layers).files()))
     assert len(images.rootfs_layers(image)) == 2
     assert merged(images.rootfs_layers(image), "ls") == "new\ntop\n"
 

@@ -46,10 +46,10 @@ def puller(images, http, tmp_path):
 
 
 @pytest.fixture
-def made(kit):
-    low = kit.tar_of(kit.entry("etc/motd", b"low"), kit.entry("data", os.urandom(200_000)))
-    high = kit.tar_of(kit.entry("etc/motd", b"high"))
-    return kit.Made(low, high, name="", Cmd=["run"])
+def made(oci):
+    low = oci.tar_of(oci.entry("etc/motd", b"low"), oci.entry("data", os.urandom(200_000)))
+    high = oci.tar_of(oci.entry("etc/motd", b"high"))
+    return oci.Made(low, high, name="", Cmd=["run"])
 
 
 def contents(images: Images) -> list[str]:
@@ -60,12 +60,12 @@ def contents(images: Images) -> list[str]:
     )
 
 
-async def test_a_pulled_image_has_its_tag_its_digest_and_its_layers(registry, puller, images, made, kit, merged):
+async def test_a_pulled_image_has_its_tag_its_digest_and_its_layers(registry, puller, images, made, oci, merged):
     registry.serve_image(made)
     image = await puller.pull(f"{registry.host}/test/app:1")
-    assert image.id == kit.digest(made.config_blob)
+    assert image.id == oci.digest(made.config_blob)
     assert image.names == (f"{registry.host}/test/app:1",)
-    assert image.digests == (f"{registry.host}/test/app@{kit.digest(made.manifest_blob)}",)
+    assert image.digests == (f"{registry.host}/test/app@{oci.digest(made.manifest_blob)}",)
     assert merged(images.rootfs_layers(image), "cat etc/motd") == "high"
 
 
@@ -77,34 +77,34 @@ async def test_a_second_pull_reads_no_layer(registry, puller, made):
     assert [asked.split("/")[-2] for asked in registry.asked] == ["manifests", "blobs"]  # the tag's, and the config
 
 
-async def test_a_tag_that_moved_means_the_new_image(registry, puller, images, made, kit):
+async def test_a_tag_that_moved_means_the_new_image(registry, puller, images, made, oci):
     registry.serve_image(made)
     before = await puller.pull(f"{registry.host}/test/app:1")
-    other = kit.Made(made.plain[0], name="", Cmd=["other"])
+    other = oci.Made(made.plain[0], name="", Cmd=["other"])
     registry.serve_image(other)
     after = await puller.pull(f"{registry.host}/test/app:1")
     assert before.id != after.id == images.status(f"{registry.host}/test/app:1").id
 
 
-async def test_an_image_is_pulled_by_its_digest(registry, puller, made, kit):
+async def test_an_image_is_pulled_by_its_digest(registry, puller, made, oci):
     registry.serve_image(made)
-    name = f"{registry.host}/test/app@{kit.digest(made.manifest_blob)}"
+    name = f"{registry.host}/test/app@{oci.digest(made.manifest_blob)}"
     image = await puller.pull(name)
     assert (image.names, image.digests) == ((), (name,))
 
 
-async def test_of_an_index_the_row_for_this_machine_is_pulled(registry, puller, images, made, kit):
+async def test_of_an_index_the_row_for_this_machine_is_pulled(registry, puller, images, made, oci):
     registry.serve_image(made)
     architecture = images.machine.architecture
     rows = [
-        {**made.row, "digest": kit.digest(b"windows"), "platform": {"os": "windows", "architecture": architecture}},
+        {**made.row, "digest": oci.digest(b"windows"), "platform": {"os": "windows", "architecture": architecture}},
         {**made.row, "platform": {"os": "linux", "architecture": architecture}},
     ]
     index = json.dumps({"schemaVersion": 2, "mediaType": INDEX, "manifests": rows}).encode()
     registry.manifests["multi"] = (INDEX, index)
     image = await puller.pull(f"{registry.host}/test/app:multi")
-    assert image.id == kit.digest(made.config_blob)
-    assert f"{registry.host}/test/app@{kit.digest(index)}" in image.digests
+    assert image.id == oci.digest(made.config_blob)
+    assert f"{registry.host}/test/app@{oci.digest(index)}" in image.digests
 
 
 async def test_an_index_without_this_machine_says_what_it_has(registry, puller, made):
@@ -114,14 +114,14 @@ async def test_an_index_without_this_machine_says_what_it_has(registry, puller, 
         await puller.pull(f"{registry.host}/test/app:multi")
 
 
-async def test_zstd_layers_are_unpacked(registry, puller, images, kit, merged):
+async def test_zstd_layers_are_unpacked(registry, puller, images, oci, merged):
     from backports import zstd
 
-    plain = kit.tar_of(kit.entry("etc/motd", b"zstd"))
-    made = kit.Made(plain, name="", packed=False)
+    plain = oci.tar_of(oci.entry("etc/motd", b"zstd"))
+    made = oci.Made(plain, name="", packed=False)
     packed = zstd.compress(plain)
     made.layers = [packed]
-    made.manifest["layers"] = [kit.described(packed, "application/vnd.oci.image.layer.v1.tar+zstd")]
+    made.manifest["layers"] = [oci.described(packed, "application/vnd.oci.image.layer.v1.tar+zstd")]
     registry.serve_image(made)
     image = await puller.pull(f"{registry.host}/test/app:1")
     assert merged(images.rootfs_layers(image), "cat etc/motd") == "zstd"
@@ -147,16 +147,16 @@ async def test_a_download_that_is_cut_after_its_last_byte_is_whole(registry, pul
     assert len(registry.asked) == 1 + 1 + 2
 
 
-async def test_other_bytes_in_a_download_that_is_cut_after_its_last_byte_are_named(registry, puller, made, kit):
-    served = Served(registry, made, kit)
+async def test_other_bytes_in_a_download_that_is_cut_after_its_last_byte_are_named(registry, puller, made, oci):
+    served = Served(registry, made, oci)
     served.layer(0, lambda data: data[:-1] + b"!")
     registry.chunks = True
     with pytest.raises(PullFailed, match="digest mismatch"):
         await puller.pull(f"{registry.host}/test/app:1")
 
 
-async def test_a_failed_pull_leaves_no_exception_that_nobody_reads(registry, puller, made, kit, caplog):
-    served = Served(registry, made, kit)
+async def test_a_failed_pull_leaves_no_exception_that_nobody_reads(registry, puller, made, oci, caplog):
+    served = Served(registry, made, oci)
     registry.blobs.pop(served.digests[1])
     for _ in range(3):
         with pytest.raises(PullFailed, match="BLOB_UNKNOWN"):
@@ -167,12 +167,12 @@ async def test_a_failed_pull_leaves_no_exception_that_nobody_reads(registry, pul
 
 
 @pytest.mark.parametrize("type_", ["text/plain", "application/octet-stream", "application/json; charset=utf-8"])
-async def test_type_of_a_server_for_files_says_nothing_and_the_manifest_decides(registry, puller, made, kit, type_):
+async def test_type_of_a_server_for_files_says_nothing_and_the_manifest_decides(registry, puller, made, oci, type_):
     registry.serve_image(made)
     index = json.dumps({"schemaVersion": 2, "mediaType": INDEX, "manifests": [made.row]}).encode()
     registry.manifests = {"1": (type_, index), made.row["digest"]: (type_, made.manifest_blob)}
     image = await puller.pull(f"{registry.host}/test/app:1")
-    assert image.id == kit.digest(made.config_blob)
+    assert image.id == oci.digest(made.config_blob)
 
 
 async def test_type_of_an_index_for_a_manifest_is_refused(registry, puller, made):
@@ -204,11 +204,11 @@ SPOILED = {
 class Served:
     """An image at a registry, whose parts can be replaced by wrong ones."""
 
-    def __init__(self, registry, made, kit) -> None:
+    def __init__(self, registry, made, oci) -> None:
         registry.serve_image(made)
         self.registry = registry
-        self.digests = [kit.digest(layer) for layer in made.layers]
-        self.config = kit.digest(made.config_blob)
+        self.digests = [oci.digest(layer) for layer in made.layers]
+        self.config = oci.digest(made.config_blob)
 
     def layer(self, number, change) -> None:
         self.registry.blobs[self.digests[number]] = change(self.registry.blobs[self.digests[number]])
@@ -218,9 +218,9 @@ class Served:
 
 
 @pytest.mark.parametrize("spoiled", SPOILED)
-async def test_what_is_wrong_is_named_and_leaves_nothing(registry, puller, images, made, kit, spoiled):
+async def test_what_is_wrong_is_named_and_leaves_nothing(registry, puller, images, made, oci, spoiled):
     reason, spoil = SPOILED[spoiled]
-    spoil(Served(registry, made, kit))
+    spoil(Served(registry, made, oci))
     with pytest.raises(PullFailed, match=reason) as raised:
         await puller.pull(f"{registry.host}/test/app:1")
     assert str(raised.value).startswith(f"{registry.host}/test/app:1: ")
@@ -359,17 +359,17 @@ async def test_a_shared_pull_ends_with_its_last_waiter(registry, puller, images,
     assert contents(images) == []
 
 
-async def test_layers_come_in_parallel_up_to_the_limit(registry, puller, kit):
-    made = kit.Made(*[kit.tar_of(kit.entry(f"file{n}", b"x")) for n in range(6)], name="")
+async def test_layers_come_in_parallel_up_to_the_limit(registry, puller, oci):
+    made = oci.Made(*[oci.tar_of(oci.entry(f"file{n}", b"x")) for n in range(6)], name="")
     registry.serve_image(made)
     registry.delay = 0.1
     await puller.pull(f"{registry.host}/test/app:1")
     assert registry.most_in_flight == QUICK.parallel
 
 
-async def test_an_imported_name_is_not_asked_for(registry, puller, images, made, kit, tmp_path):
+async def test_an_imported_name_is_not_asked_for(registry, puller, images, made, oci, tmp_path):
     made.annotations = {"io.containerd.image.name": f"{registry.host}/test/app:1"}
-    [imported] = images.import_archive(kit.write_directory(tmp_path / "archive", made.files()))
+    [imported] = images.import_archive(oci.write_directory(tmp_path / "archive", made.files()))
     assert await puller.pull(f"{registry.host}/test/app:1") == imported
     assert registry.asked == []
 
@@ -385,9 +385,9 @@ async def test_progress_counts_what_has_to_come(registry, puller, made):
     assert seen[-1] == (2, size, size)
 
 
-async def test_a_layer_bomb_is_refused(registry, http, tmp_path, kit):
-    plain = kit.tar_of(kit.entry("zeros", bytes(4 << 20)))
-    made = kit.Made(plain, name="")
+async def test_a_layer_bomb_is_refused(registry, http, tmp_path, oci):
+    plain = oci.tar_of(oci.entry("zeros", bytes(4 << 20)))
+    made = oci.Made(plain, name="")
     registry.serve_image(made)
     images = Images(tmp_path / "small", limits=Limits(ratio_from=1 << 20, ratio=10))
     puller = Puller(images, http, lambda registry: [Host(base=f"http://{registry}/v2")], pulling=QUICK)

@@ -20,10 +20,10 @@ def skopeo(*arguments: str) -> str:
 
 
 @pytest.fixture
-def original(kit, tmp_path) -> Path:
-    low = kit.tar_of(kit.folder("etc"), kit.entry("etc/motd", b"low"), kit.entry("gone"))
-    made = kit.Made(low, kit.tar_of(kit.entry("etc/motd", b"high"), kit.entry(".wh.gone")), User="33", Cmd=["/run"])
-    return kit.write_directory(tmp_path / "original", made.files())
+def original(oci, tmp_path) -> Path:
+    low = oci.tar_of(oci.folder("etc"), oci.entry("etc/motd", b"low"), oci.entry("gone"))
+    made = oci.Made(low, oci.tar_of(oci.entry("etc/motd", b"high"), oci.entry(".wh.gone")), User="33", Cmd=["/run"])
+    return oci.write_directory(tmp_path / "original", made.files())
 
 
 TARGETS = {

@@ -75,10 +75,10 @@ def test_it_reads_archives_of_python_tarfile(written, form, portion):
             assert entry.device == (info.devmajor, info.devminor)
 
 
-def test_pax_times_have_fractions_and_are_clamped_to_the_range_of_a_disk(kit):
+def test_pax_times_have_fractions_and_are_clamped_to_the_range_of_a_disk(oci):
     times = ["1600000000.123456789", "-5.5", "99999999999999999999", "-1e300"]
-    members = [kit.entry("x", pax_headers={"mtime": time}) for time in times]
-    found = [entry.mtime_ns for entry, _data in read(kit.tar_of(*members))]
+    members = [oci.entry("x", pax_headers={"mtime": time}) for time in times]
+    found = [entry.mtime_ns for entry, _data in read(oci.tar_of(*members))]
     assert found == [1600000000123456789, -5500000000, (2**34 - 1) * 10**9, -(2**31) * 10**9]
 
 
@@ -206,9 +206,9 @@ TOO_MUCH = {
 
 @pytest.mark.parametrize("data", BAD.values(), ids=BAD)
 def test_an_invalid_archive_is_refused_by_the_name_of_its_entry(data):
-    with pytest.raises(BadImage) as told:
+    with pytest.raises(BadImage) as raised:
         read(data)
-    assert told.value.field.startswith("t")
+    assert raised.value.field.startswith("t")
 
 
 @pytest.mark.parametrize("data", TOO_MUCH.values(), ids=TOO_MUCH)

@@ -1,4 +1,4 @@
-"""Pods with claims before nodes: which one, what is written, and what is told when none will do."""
+"""Pods with claims before nodes: which one, what is written, and what is reported when none fits."""
 
 import msgspec
 import pytest

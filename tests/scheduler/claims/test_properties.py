@@ -132,7 +132,7 @@ class Played:
                 newer = msgspec.structs.replace(claim.metadata, resource_version="2")
                 now = msgspec.structs.replace(claim, status=status, metadata=newer)
                 self.claim_cache.mark_written(now)
-                self.claim_cache.put_claim(claim)  # told late, as it was before
+                self.claim_cache.put_claim(claim)  # reported late, as it was before
                 self.claim_cache.put_claim(now)
 
     def failed(self, number):

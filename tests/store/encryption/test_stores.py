@@ -1,4 +1,4 @@
-"""Encrypted stores: nothing of a secret is on the disk or in etcd, keys rotate, and a wrong key is told."""
+"""Encrypted stores: nothing of a secret is on the disk or in etcd, keys rotate, and a wrong key is reported."""
 
 import pytest
 

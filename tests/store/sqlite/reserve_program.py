@@ -80,7 +80,7 @@ async def main(directory: Path) -> None:
     await store.delete(victim.key, expected=victim.revision)
     fill_disk(other)
     refused = await is_refused(store, "/registry/pods/d/1")
-    assert bool(store.failure) == refused, "readiness says what writes are told"
+    assert bool(store.failure) == refused, "readiness reports what writes get"
     for item in rest[:10]:
         await store.delete(item.key, expected=item.revision)
 

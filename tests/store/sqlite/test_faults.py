@@ -132,7 +132,7 @@ async def test_an_unknown_failure_ends_all_writing_but_not_reading(tmp_path, run
     assert lines[3].startswith("refused StoreUnavailable")
     assert "the disk is on fire" in lines[4]
     assert lines[5] == "read 3"
-    assert "the disk is on fire" in lines[6], "health checks are told"
+    assert "the disk is on fire" in lines[6], "health checks report it"
     wrote, kept = await acknowledged_and_kept(tmp_path, output)
     assert (wrote, kept) == ([0, 1, 2], 3)
 

@@ -1,4 +1,4 @@
-"""Somebody is away, or stands still, for a while: pods go on, and all is told afterwards."""
+"""Somebody is away, or stands still, for a while: pods go on, and all is reported afterwards."""
 
 import contextlib
 import json
@@ -64,7 +64,7 @@ def test_pods_go_on_without_an_api_server(cluster, a_pod):
         def restarted():
             return [container for container in cluster.containers() if container.attempt == 1 and container.pid]
 
-        (new,) = cluster.eventually(restarted, "the one that crashed is started again, though nobody could be told")
+        (new,) = cluster.eventually(restarted, "the one that crashed is started again, though it could not be reported")
         cluster.eventually(lambda: counted(by_pod["probed"].pid) > seen + 1, "probes go on")
         time.sleep(max(0.0, until - time.monotonic()))
         assert cluster.pods() is None, "the server should be away"
@@ -73,8 +73,8 @@ def test_pods_go_on_without_an_api_server(cluster, a_pod):
         found = (cluster.pods() or {}).get("crashes")
         return found and found["status"]["containerStatuses"][0]["restartCount"] == 1
 
-    cluster.eventually(reported, "the restart is told")
-    assert changes(cluster, version) == [("MODIFIED", "crashes")], "it is told once, and of others nothing"
+    cluster.eventually(reported, "the restart is reported")
+    assert changes(cluster, version) == [("MODIFIED", "crashes")], "it is reported once, and of others nothing"
     cluster.running(3)
     pids.pop(by_pod["crashes"].id)
     assert {**pids, new.id: new.pid} == cluster.pids()

@@ -1,4 +1,4 @@
-"""No space left below the prefix: who asks is told so, what runs goes on, and nothing needs a restart afterwards."""
+"""No space left below the prefix: requests fail with that error, pods go on, and nothing needs a restart afterwards."""
 
 import contextlib
 import errno

@@ -36,7 +36,7 @@ def web(name, port):
 
 
 class PodTrace:
-    """Two pods of one cluster; what is done to the first must not be told of the second."""
+    """Two pods of one cluster; what is done to the first must not be reported of the second."""
 
     def __init__(self, cluster):
         self.cluster = cluster
@@ -54,7 +54,7 @@ class PodTrace:
         return json.loads(answer.info.get("networkCheck", "{}"))
 
     def events(self, name, reason):
-        """How often it was told, by its message."""
+        """How often it was reported, by its message."""
         found = self.cluster.get("events", "--field-selector", f"involvedObject.name={name},reason={reason}")
         return {item["message"]: item["count"] for item in found["items"]} if found else {}
 
@@ -65,7 +65,7 @@ class PodTrace:
         def heard():
             return next((event for event in self.events("a", reason) if word in event), None)
 
-        message = self.cluster.eventually(heard, f"{reason} is told", lambda: self.cluster.output("get", "events"))
+        message = self.cluster.eventually(heard, f"{reason} is reported", lambda: self.cluster.output("get", "events"))
         sys.stdout.write(f"{reason}: {message!r} after {time.monotonic() - begun:.2f} s, as kubectl sees it\n")
         return message
 

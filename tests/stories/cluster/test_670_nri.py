@@ -30,7 +30,7 @@ class Logger:
             self._child = subprocess.Popen(cluster.space.command(*words), stdout=log, stderr=log)
 
     def hooks(self, name):
-        """What it was told about a pod, in the order."""
+        """The events that it received about a pod, in order."""
         lines = [line.split() for line in self.log.read_text().splitlines() if f"pod=default/{name}" in line]
         return [line[3] for line in lines if line[2] == "nriplugins.logger:"]
 
@@ -54,7 +54,7 @@ def test_pods_wait_for_their_plugin_and_start_when_it_registers(cluster):
         found = cluster.get("events", "--field-selector", "involvedObject.name=web,reason=FailedCreatePodSandBox")
         return found and [item for item in found["items"] if item["count"] >= 4]
 
-    (event, *_) = cluster.eventually(reason, "the reason is told, and told again", cluster.describe_pods)
+    (event, *_) = cluster.eventually(reason, "the reason is reported, and reported again", cluster.describe_pods)
     assert 'NRI plugin "logger" is required for pod default/web' in event["message"]
     assert cluster.pods()["host"]["status"]["phase"] == "Running", "the pod that brings the plugin can start"
     logger = Logger(cluster)
@@ -63,7 +63,7 @@ def test_pods_wait_for_their_plugin_and_start_when_it_registers(cluster):
         cluster.delete_all()
         wanted = ["RunPodSandbox", "CreateContainer", "PostCreateContainer", "StartContainer", "PostStartContainer"]
         wanted += ["StopContainer", "StopPodSandbox", "RemoveContainer", "RemovePodSandbox"]
-        cluster.eventually(lambda: logger.hooks("web")[-1] == wanted[-1], "its end is told", logger.log.read_text)
+        cluster.eventually(lambda: logger.hooks("web")[-1] == wanted[-1], "its end is reported", logger.log.read_text)
         assert [hook for hook in logger.hooks("web") if hook != "ValidateContainerAdjustment"] == wanted
     finally:
         logger.close()

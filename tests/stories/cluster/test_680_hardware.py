@@ -87,7 +87,7 @@ def device_plugin(cluster):
 
 
 def has(cluster, name):
-    """What a pod was told that it has."""
+    """The devices that a pod was given."""
     text = cluster.output("exec", name, "--", "sh", "-c", "echo $PODWIRE_DEVICE_VFS_INFO")
     (device,) = json.loads(text)
     return device

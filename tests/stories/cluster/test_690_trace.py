@@ -25,7 +25,7 @@ def trace_output(cluster, *words: str) -> str:
 
 
 def ended(cluster, pod: str) -> bool:
-    """Whether the last that happened to a pod was told: the API server forgot it, the runtime removed it."""
+    """Whether the last that happened to a pod was reported: the API server forgot it, the runtime removed it."""
     records = json.loads(trace_output(cluster, pod, "--format", "json"))
     over = {record["method"].split(" ")[0] for record in records if record["outcome"] == "OK"}
     return {"delete", "RemovePodSandbox"} <= over
@@ -38,7 +38,7 @@ def test_starts_and_ends_are_drawn_compared_and_exported(cluster, a_pod, telemet
     cluster.apply(a_pod("late"))
     both = cluster.running(2)
     cluster.eventually(
-        lambda: "Running after" in trace_output(cluster, "late", "--color", "never"), "its start was told"
+        lambda: "Running after" in trace_output(cluster, "late", "--color", "never"), "its start was reported"
     )
 
     assert trace_output(cluster, "--last").startswith("pod default/late: Running after ")
@@ -66,7 +66,7 @@ def test_starts_and_ends_are_drawn_compared_and_exported(cluster, a_pod, telemet
     assert re.fullmatch(rf"\d+ spans of trace {trace} sent to {telemetry.url}/v1/traces\n", sent)
 
     cluster.delete_all()
-    cluster.eventually(lambda: ended(cluster, "web"), "its end was told", lambda: trace_output(cluster, "web"))
+    cluster.eventually(lambda: ended(cluster, "web"), "its end was reported", lambda: trace_output(cluster, "web"))
     arrows = [(item["from"], item["method"]) for item in json.loads(trace_output(cluster, "web", "--format", "json"))]
     ends = ["StopContainer", "StopPodSandbox", "DEL bridge", "RemovePodSandbox", "delete /registry/pods/default/web"]
     assert [end for end in ends if end not in {method for _, method in arrows}] == []
@@ -77,13 +77,13 @@ def test_a_recorded_trace_survives_and_a_dead_collector_delays_no_component(clus
     cluster.up("--otlp", telemetry.url)
     cluster.apply(a_pod("first"))
     cluster.running(1)
-    before = cluster.eventually(lambda: _running(cluster, "first"), "its start was told")
+    before = cluster.eventually(lambda: _running(cluster, "first"), "its start was reported")
     killed = cluster.restarts("trace")
     cluster.signal("trace")
     cluster.eventually(lambda: cluster.restarts("trace") > killed and cluster.is_up(), "the collector is back")
     cluster.apply(a_pod("second"))
     cluster.running(2)
-    cluster.eventually(lambda: _running(cluster, "second"), "it is told after the restart")
+    cluster.eventually(lambda: _running(cluster, "second"), "it is reported after the restart")
     assert _running(cluster, "first") == before
     log = cluster.prefix / "var/log/podwire/trace.log"
     cluster.eventually(lambda: "cannot send spans to OTLP collector" in log.read_text(), "it is said", log.read_text)

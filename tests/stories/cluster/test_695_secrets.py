@@ -122,7 +122,7 @@ def test_secrets_are_only_where_they_belong(cluster, telemetry):
     token = cluster.output("exec", "secrets", "--", "cat", "/mixed/token").strip()
     account = cluster.output("exec", "secrets", "--", "cat", "/var/run/secrets/kubernetes.io/serviceaccount/token")
     cluster.output("exec", "secrets", "--", "sh", "-c", f"echo {planted.command.value} $FROM_SECRET")
-    cluster.eventually(lambda: "Running after" in traced(cluster, "secrets", "--color", "never"), "its start was told")
+    cluster.eventually(lambda: "Running after" in traced(cluster, "secrets", "--color", "never"), "it has started")
     keys = [
         Canary("a projected token", token.rpartition(".")[2]),
         Canary("the token of the service account", account.strip().rpartition(".")[2]),

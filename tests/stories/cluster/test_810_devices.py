@@ -86,7 +86,7 @@ def test_after_a_reboot_pods_wait_for_their_plugin_and_have_their_devices_again(
             found = cluster.get("events", "--field-selector", "involvedObject.name=web,reason=WaitingForDevices")
             return found and found["items"]
 
-        cluster.eventually(waiting, "the reason is told", cluster.describe_pods)
+        cluster.eventually(waiting, "the reason is reported", cluster.describe_pods)
         assert {pod["status"]["phase"] for pod in cluster.pods().values()} <= {"Running", "Pending"}
         assert not cluster.sandboxes(ready=True)
         comes(cluster, plugin)

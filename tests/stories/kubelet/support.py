@@ -64,7 +64,7 @@ class Daemon:
         return self._child.wait(SECONDS)
 
     def pause(self) -> None:
-        """It answers nobody, until it is told to go on."""
+        """It answers nobody until it is resumed."""
         assert self._child is not None
         self._child.send_signal(signal.SIGSTOP)
 

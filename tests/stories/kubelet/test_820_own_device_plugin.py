@@ -47,7 +47,7 @@ def allocatable(node):
 
 
 def links_of(node, *names):
-    """What each pod was told to have, and what its eth0 is."""
+    """The device that each pod was given, and what its eth0 is."""
     return {
         name: tuple(node.exec(name, "echo $PODWIRE_DEVICE_LINKS; cat /sys/class/net/eth0/address").split())
         for name in names

@@ -42,7 +42,7 @@ def test_a_pod_that_names_a_missing_resource_waits_until_it_exists(network, a_po
     cluster.apply(a_pod("waits", annotations=named), a_pod("runs"))
     network.peer("runs")
     cluster.eventually(
-        lambda: "PodRouteMissing" in network.events("waits"), "the reason is told", network.plugin.log_tail
+        lambda: "PodRouteMissing" in network.events("waits"), "the reason is reported", network.plugin.log_tail
     )
     assert "PodRoute default/late: the pod names it, and it does not exist" in network.events("waits")
     assert network.plugin.metric('failures_total{part="PodRoute",reason="Missing"}') >= 1
@@ -61,7 +61,7 @@ def test_a_kernel_error_fails_closed_or_open_as_the_resource_says(network, a_pod
     spec = route(POLICY=policy).replace("onLink: true", "onLink: false")  # nobody is at that gateway
     cluster.apply(a_resource("PodRoute", "nowhere", spec), a_pod("web", labels={"app": "web"}), a_pod("other"))
     network.peer("other")
-    cluster.eventually(lambda: "PodRouteFailed" in network.events("web"), "the reason is told", network.plugin.log_tail)
+    cluster.eventually(lambda: "PodRouteFailed" in network.events("web"), "it is reported", network.plugin.log_tail)
 
     def failures():
         nodes = cluster.get("podroute", "nowhere").get("status", {}).get("nodes", [])

@@ -50,7 +50,7 @@ def test_a_plugin_restarted_while_the_api_server_is_stopped_opens_nothing(networ
         cluster.eventually(
             lambda: "no runtime" not in network.plugin.page("readyz")[1], "it is connected", network.plugin.log_tail
         )
-        assert network.plugin.page("readyz")[0] == 503, "nobody has told it anything"
+        assert network.plugin.page("readyz")[0] == 503, "it has received nothing"
         cluster.cri("StopPodSandbox", pod_sandbox_id=leaving)
         assert network.content()["self4"] == held - 1, "what is freed is freed"
         assert not other.may(web, 80)

@@ -154,7 +154,7 @@ async def test_a_damaged_record_and_attachment_together_are_removed(own, kubelet
 
 
 async def test_state_of_a_start_that_went_on_during_the_removal_is_removed(own, kubelet_of, tmp_path):
-    """As of a start that its runtime did not survive: the OCI runtime made its state after it was told to delete it."""
+    """As of a start that its runtime did not survive: the OCI runtime made its state after the request to delete it."""
     states, mark = own.prefix / "run/podwire/crun", tmp_path / "once"
     program = tmp_path / "crun"
     program.write_text(

@@ -78,7 +78,7 @@ def pod_of(container, name="web", **spec):
 
 @pytest.fixture
 async def images(shared):
-    """The puller at the runtime, and what people are told."""
+    """The puller at the runtime, and which events report it."""
     events = []
     async with grpc_client.connect(shared.socket) as client:
         yield ImagePuller(client, SystemClock(), lambda _pod, _container, *words: events.append(words)), events

@@ -105,7 +105,7 @@ _SCHEMAS: tuple[tuple[str, str, int, str, Object], ...] = (
     ("global-default", "global-default", 9900, _BY_USER, _anything(_groups(*_EVERYBODY))),
     (CATCH_ALL, CATCH_ALL, 10000, _BY_USER, _anything(_groups(*_EVERYBODY))),
 )
-"""Name, priority level, precedence (the lowest number that matches wins), how flows are told apart, and the rule."""
+"""Name, priority level, precedence (the lowest number that matches wins), how flows are distinguished, the rule."""
 
 
 def priority_levels() -> list[Object]:

@@ -7,7 +7,7 @@
 
 Only first packets (SYN) are redirected, so connections from before stay as they are. Whatever the pod says to itself
 stays with itself: the proxy reaches the application, and nothing comes round. The guard ends the one loop that is left,
-a proxy that is told its own port as the destination and connects there.
+a proxy that gets its own port as the destination and connects there.
 """
 
 from collections.abc import Iterable

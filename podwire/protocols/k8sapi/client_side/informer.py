@@ -56,7 +56,7 @@ class Informer:
     Ends never; lists again and resumes by itself, and tells what it missed meanwhile as changes. Raises ApiError only
     for a refusal that asking again would not change (no such kind, a selector that cannot be read).
 
-    With `resync`, every so many seconds after Synced all objects are told once more as Updated, equal to their previous
+    With `resync`, every so many seconds after Synced all objects are sent once more as Updated, equal to their previous
     state: a consumer that failed to act on a change gets another chance. The copy itself needs no resync.
     """
 

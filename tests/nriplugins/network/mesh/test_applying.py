@@ -163,7 +163,7 @@ def test_a_node_proxy_opens_marked_sockets_in_the_pods_namespace(pod, gateways, 
 
 @SELF
 def test_the_proxys_ports_take_nothing_that_was_not_redirected(pod, gateways, proxy, applied, own):
-    """A proxy that is told its own port as the destination would connect to itself for ever."""
+    """A proxy that gets its own port as the destination would connect to itself for ever."""
     applied(resource(inbound={"port": INBOUND}, outbound={"port": OUTBOUND}))
     for caller, uid in ((gateways[0], 0), (pod, 1000), (pod, PROXY)):
         with pytest.raises(ConnectionRefusedError):

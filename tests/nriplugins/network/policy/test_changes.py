@@ -188,7 +188,7 @@ def test_an_address_of_two_pods_belongs_to_the_latest(world):
 
 
 def test_a_local_pod_that_is_missed_takes_nothing_from_its_successor(world):
-    """A sandbox whose end nobody told of: its address belongs to another by now."""
+    """A sandbox whose end was not reported: its address belongs to another by now."""
     with world.policies(DENY_IN):
         world.content.put(LocalPod(uid="old", ips=world.ips("web")))
         world.settle()

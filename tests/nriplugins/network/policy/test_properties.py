@@ -376,7 +376,7 @@ step = st.one_of(
 
 
 class Changing:
-    """The same changes told to the paper, to the model and to the content."""
+    """The same changes are given to the paper, to the model and to the content."""
 
     def __init__(self):
         self.paper, self.model = Documented(), Model()

@@ -1,4 +1,4 @@
-"""Routes in a real namespace, told apart by who answers."""
+"""Routes in a real namespace, distinguished by who answers."""
 
 import socket
 from ipaddress import ip_address, ip_network

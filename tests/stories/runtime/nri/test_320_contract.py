@@ -1,4 +1,4 @@
-"""The runtime's side of the contract with NRI plugins: what is told, in which order, and what is seen meanwhile."""
+"""The runtime's side of the contract with NRI plugins: events, their order, and what is seen meanwhile."""
 
 import asyncio
 import json
