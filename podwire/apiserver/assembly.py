@@ -36,6 +36,7 @@ from podwire.apiserver.engine import Engine, Identity
 from podwire.apiserver.flowcontrol import FlowControl, FlowInformer, Seats
 from podwire.apiserver.identity.authentication import Authenticator
 from podwire.apiserver.identity.authorization import Authorizer
+from podwire.apiserver.identity.bootstrap_tokens import BootstrapTokens
 from podwire.apiserver.identity.node_authorizer import NodeAuthorizer
 from podwire.apiserver.identity.node_graph import NodeGraph, NodeGraphInformer
 from podwire.apiserver.identity.pki import Pki
@@ -249,7 +250,9 @@ def _audit(settings: Settings, clock: Clock) -> Audit | None:
 
 def _identity(store: Store, pki: Pki, clock: Clock, settings: Settings, authorizer: Authorizer) -> Identity:
     tokens = Tokens(pki.account_key, ISSUER, (ISSUER,), clock)
-    authenticator = Authenticator(tokens, StoredServiceAccounts(store, clock), settings.static_tokens)
+    bootstrap_tokens = BootstrapTokens(store, clock)
+    accounts = StoredServiceAccounts(store, clock)
+    authenticator = Authenticator(tokens, accounts, settings.static_tokens, bootstrap_tokens)
     return Identity(authenticator, authorizer, tokens)
 
 

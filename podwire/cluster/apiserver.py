@@ -33,6 +33,7 @@ from podwire.cluster.store_tap import tapped_store
 from podwire.cluster.webhook_client import webhook_client
 from podwire.controllers import work_queue
 from podwire.controllers.leader_election import Election, identity_of
+from podwire.controllers.pod_networks import PodNetwork
 from podwire.controllers.registry import ALL, acting, usable
 from podwire.controllers.service_balancer import ServiceBalancer
 from podwire.durable.files import replace_file
@@ -107,6 +108,8 @@ class Options:
     """The names of the controllers that run in this process."""
     balancer_pool: tuple[Network, ...] = ()
     """Addresses that controllers of this process give to Services of type LoadBalancer; empty: others give them."""
+    pod_networks: tuple[PodNetwork, ...] = ()
+    """Networks of pods, of which controllers of this process give each node a part; empty: nodes have their own."""
     also_reconciled: frozenset[tuple[str, str]] = frozenset()
     """Group and resource of kinds on which other components of the cluster act."""
     leader_elect: bool = False
@@ -200,7 +203,15 @@ async def running(options: Options) -> AsyncIterator[Running]:
         path = options.kubeconfig or options.data_dir / "kubeconfig"
         await asyncio.to_thread(_write_first_credentials, options, pki, http.port)
         controllers = (
-            [run_in_process(assembled, options.controllers, _election(options), balancer_pool=options.balancer_pool)]
+            [
+                run_in_process(
+                    assembled,
+                    options.controllers,
+                    _election(options),
+                    balancer_pool=options.balancer_pool,
+                    pod_networks=options.pod_networks,
+                )
+            ]
             if options.controllers
             else []
         )

@@ -20,6 +20,7 @@ from podwire.cluster import tracing
 from podwire.cluster.loopback import LoopbackHttp
 from podwire.controllers.leader_election import Election, LostLease
 from podwire.controllers.metadata import PartialObject, from_json
+from podwire.controllers.pod_networks import PodNetwork
 from podwire.controllers.ports import Absent, Complete, Notify, Present
 from podwire.controllers.registry import ALL
 from podwire.kinds.resource import PREFIX
@@ -52,11 +53,14 @@ async def run_in_process(
     run: Callable[[Assembled, frozenset[str], Election | None], Awaitable[None]] | None = None,
     restart_seconds: float = RESTART_SECONDS,
     balancer_pool: Sequence[Network] = (),
+    pod_networks: Sequence[PodNetwork] = (),
 ) -> None:
     """Works until cancelled. A controller that fails is logged and restarted; the API server goes on."""
     while True:
         try:
-            await (run or partial(_run, balancer_pool=balancer_pool))(assembled, names, election)
+            await (run or partial(_run, balancer_pool=balancer_pool, pod_networks=pod_networks))(
+                assembled, names, election
+            )
         except* LostLease as lost:
             _log.warning("controllers stopped leading", extra={"error": str(lost.exceptions[0])})
         except* Exception:  # noqa: BLE001 - whatever failed, the server goes on
@@ -65,7 +69,11 @@ async def run_in_process(
 
 
 async def _run(
-    assembled: Assembled, names: frozenset[str], election: Election | None, balancer_pool: Sequence[Network]
+    assembled: Assembled,
+    names: frozenset[str],
+    election: Election | None,
+    balancer_pool: Sequence[Network],
+    pod_networks: Sequence[PodNetwork],
 ) -> None:
     engine = assembled.engine
     handler = tapped_handler(assembled.server.handle, tracing.tap(API_SERVER), API_SERVER)
@@ -82,6 +90,7 @@ async def _run(
         signer=RequestSigner(assembled.pki),
         token_signer=LegacyTokenSigner(assembled.pki.account_key),
         balancer_pool=balancer_pool,
+        pod_networks=pod_networks,
     )
 
 

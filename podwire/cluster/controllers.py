@@ -12,6 +12,7 @@ from podwire.cluster.component_endpoints import Endpoint
 from podwire.controllers import work_queue
 from podwire.controllers.context import Signer, TokenSigner
 from podwire.controllers.leader_election import Election, LostLease
+from podwire.controllers.pod_networks import PodNetwork
 from podwire.controllers.registry import ALL
 from podwire.linux.values import Network
 from podwire.protocols.k8sapi.client_side import Client
@@ -62,6 +63,7 @@ async def over_http(
     endpoint: Endpoint | None = None,
     keys: Keys | None = None,
     balancer_pool: Sequence[Network] = (),
+    pod_networks: Sequence[PodNetwork] = (),
 ) -> None:
     """Works until cancelled; a server that does not answer is retried. Starts again when the lease is lost."""
     keys = keys or Keys()
@@ -88,6 +90,7 @@ async def over_http(
                     signer=keys.signer,
                     token_signer=keys.token_signer,
                     balancer_pool=balancer_pool,
+                    pod_networks=pod_networks,
                 )
             except* LostLease as lost:
                 _log.warning("controllers lost their lease", extra={"error": str(lost.exceptions[0])})

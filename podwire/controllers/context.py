@@ -9,6 +9,7 @@ from podwire.controllers.graph import Graph
 from podwire.controllers.kinds import KnownKinds
 from podwire.controllers.limits import DEFAULT, Limits
 from podwire.controllers.metadata import PartialObject
+from podwire.controllers.pod_networks import PodNetwork
 from podwire.interfaces import Clock
 from podwire.objects.nodes import Taint
 from podwire.protocols.k8sapi.client_side import Client
@@ -27,6 +28,15 @@ class Signer(Protocol):
 
     def is_for_kubelet(self, request: bytes, usages: Sequence[str]) -> str:
         """Returns the name of the node's user if a request is one for a kubelet's client certificate; else empty."""
+        ...
+
+    def is_for_component(self, request: bytes, usages: Sequence[str], node: str) -> bool:
+        """Returns whether a request is one for a client certificate of a component of a node."""
+        ...
+
+    def serving_names(self, request: bytes, usages: Sequence[str], user: str) -> tuple[str, ...]:
+        """Returns the names and addresses of a request for the serving certificate of a node's user; none if it is not
+        one."""
         ...
 
     def sign(self, signer: str, request: bytes, usages: Sequence[str], seconds: int | None) -> bytes:
@@ -57,6 +67,8 @@ class Context:
     limits: Limits = DEFAULT
     balancer_pool: Sequence[IPv4Network | IPv6Network] = ()
     """Addresses for Services of type LoadBalancer; empty: somebody else gives them."""
+    pod_networks: Sequence[PodNetwork] = ()
+    """Of which each node gets a part; empty: somebody else gives nodes the networks of their pods."""
     tainted: Callable[[str, Sequence[Taint]], None] = _ignore_taints
     """Called with the taints of each node."""
 

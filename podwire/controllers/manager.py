@@ -14,6 +14,7 @@ from podwire.controllers.kinds import DEFINITIONS, KnownKinds
 from podwire.controllers.leader_election import Election, LeaderElector
 from podwire.controllers.limits import DEFAULT, Limits
 from podwire.controllers.metadata import PartialObject, resource_of
+from podwire.controllers.pod_networks import PodNetwork
 from podwire.controllers.ports import Absent, Complete, Feed, FeedEvent, Present
 from podwire.controllers.registry import ALL, KEY_OPTIONS, REGISTRATIONS, Registration, usable
 from podwire.controllers.taint_eviction import Evictions
@@ -35,13 +36,14 @@ async def run(
     signer: Signer | None = None,
     token_signer: TokenSigner | None = None,
     balancer_pool: Sequence[IPv4Network | IPv6Network] = (),
+    pod_networks: Sequence[PodNetwork] = (),
 ) -> None:
     """Runs the controllers of these names until cancelled; if one part fails, all stop.
 
     With an election, those of each lease start when this process holds it. They then receive everything that exists.
     LostLease stops all. Controllers without the key that they need do not run; a log line names them.
     """
-    names = usable(names, pool=bool(balancer_pool))
+    names = usable(names, pool=bool(balancer_pool), pods=bool(pod_networks))
     context = Context(
         api=api,
         graph=Graph(),
@@ -52,6 +54,7 @@ async def run(
         signer=signer,
         token_signer=token_signer,
         balancer_pool=balancer_pool,
+        pod_networks=pod_networks,
     )
     wanted = _with_their_keys([row for row in REGISTRATIONS if row.name in set(names)], context)
     whole = frozenset(resource_of(kind) for registration in wanted for kind in registration.whole)

@@ -17,6 +17,9 @@ from podwire.controllers.autoscaling.horizontal import Autoscalers
 from podwire.controllers.batch.cron_job import CronJobController
 from podwire.controllers.batch.job import JobController
 from podwire.controllers.batch.ttl import TtlController
+from podwire.controllers.bootstrap.node_certificates import NodeCertificates
+from podwire.controllers.bootstrap.node_networks import NodeNetworks
+from podwire.controllers.bootstrap.tokens import BootstrapSigner, TokenCleaner
 from podwire.controllers.certificates.requests import ApprovingController, CleanerController, SigningController
 from podwire.controllers.cluster_roles import RoleAggregation
 from podwire.controllers.context import Context, Controller
@@ -177,6 +180,12 @@ REGISTRATIONS: tuple[Registration, ...] = (
     Registration(AccountTokens.name, AccountTokens, needs="token_signer"),
     Registration(ApprovingController.name, ApprovingController, whole=(SIGNING_REQUESTS,), needs="signer"),
     Registration(SigningController.name, SigningController, (SIGNING_REQUESTS,), (SIGNING_REQUESTS,), needs="signer"),
+    Registration(
+        NodeCertificates.name, NodeCertificates, whole=(SIGNING_REQUESTS, NODES), lease=OWN_LEASE, needs="signer"
+    ),
+    Registration(BootstrapSigner.name, BootstrapSigner),
+    Registration(TokenCleaner.name, TokenCleaner),
+    Registration(NodeNetworks.name, NodeNetworks, whole=(NODES,)),
     Registration(CleanerController.name, CleanerController, whole=(SIGNING_REQUESTS,)),
     Registration(ServiceBalancer.name, ServiceBalancer, whole=(SERVICES,), lease=OWN_LEASE),
     Registration(ServiceCidrController.name, ServiceCidrController, (SERVICE_CIDRS,), (SERVICE_CIDRS,)),
@@ -224,9 +233,11 @@ def choose(text: str) -> frozenset[str]:
     return (ALL if "*" in words or not added else frozenset(added)) - removed
 
 
-def usable(names: Iterable[str], *, pool: bool) -> frozenset[str]:
-    """Returns the controllers that can run: without a pool, a cloud provider gives Services their addresses, if any."""
-    return frozenset(names) - (frozenset() if pool else {ServiceBalancer.name})
+def usable(names: Iterable[str], *, pool: bool, pods: bool = False) -> frozenset[str]:
+    """Returns the controllers that can run: without a pool, a cloud provider gives Services their addresses, if any;
+    without networks of pods, nodes have their own."""
+    off = {name for name, given in ((ServiceBalancer.name, pool), (NodeNetworks.name, pods)) if not given}
+    return frozenset(names) - off
 
 
 def acting(names: Iterable[str]) -> frozenset[tuple[str, str]]:

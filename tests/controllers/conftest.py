@@ -44,8 +44,12 @@ class CountingHttp:
 class Cluster:
     """A client, the requests of the controllers, and a kubelet that is played."""
 
-    def __init__(self, api, worker, authority):
-        self.api, self.worker, self.authority = api, worker, authority
+    def __init__(self, api, worker, authority, handler):
+        self.api, self.worker, self.authority, self.handler = api, worker, authority, handler
+
+    def client_of(self, user, *groups):
+        """Returns a client with the certificate of a user."""
+        return Client(LoopbackHttp(self.handler, Certificate(user, groups)))
 
     def requests(self):
         return [row for row in self.worker.requests if "/events" not in row[1]]
@@ -126,7 +130,13 @@ def balancer_pool():
 
 
 @pytest.fixture
-async def cluster(tmp_path, limits, clock, balancer_pool):
+def pod_networks():
+    """Networks of pods, of which each node gets a part."""
+    return ()
+
+
+@pytest.fixture
+async def cluster(tmp_path, limits, clock, balancer_pool, pod_networks):
     options = Options(data_dir=tmp_path, port=0, store_url="memory://", controllers=frozenset())
     async with running(options) as server:
         handler = server.assembled.server.handle
@@ -134,13 +144,20 @@ async def cluster(tmp_path, limits, clock, balancer_pool):
         feed = StoreFeed(server.assembled.engine.store, server.assembled.engine.registry)
         pki = server.assembled.pki
         work = controllers.run(
-            Client(worker), feed, clock, root_ca="PEM", limits=limits, balancer_pool=balancer_pool, **signers(pki)
+            Client(worker),
+            feed,
+            clock,
+            root_ca="PEM",
+            limits=limits,
+            balancer_pool=balancer_pool,
+            pod_networks=pod_networks,
+            **signers(pki),
         )
         task = asyncio.create_task(work)
         await eventually_async(lambda: _exists(client))
         await hold_lease(client)
         try:
-            yield Cluster(client, worker, pki.authority)
+            yield Cluster(client, worker, pki.authority, handler)
         finally:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):

@@ -44,12 +44,27 @@ class AccountLookup(Protocol):
         ...
 
 
+class TokenLookup(Protocol):
+    """Looks up bootstrap tokens, which machines that join have."""
+
+    async def user_of(self, text: str) -> User | None:
+        """Returns None if a text does not have the form of such a token. Raises BadToken."""
+        ...
+
+
 class Authenticator:
     """Authenticates requests; `static` maps tokens of the operator to their users."""
 
-    def __init__(self, tokens: Tokens, accounts: AccountLookup, static: Mapping[str, User] | None = None) -> None:
+    def __init__(
+        self,
+        tokens: Tokens,
+        accounts: AccountLookup,
+        static: Mapping[str, User] | None = None,
+        bootstrap: TokenLookup | None = None,
+    ) -> None:
         self._tokens = tokens
         self._accounts = accounts
+        self._bootstrap = bootstrap
         self._static = {_digest(token): _authenticated(user) for token, user in (static or {}).items()}
 
     async def authenticate(self, request: Request) -> User:
@@ -75,6 +90,8 @@ class Authenticator:
         """Returns the user of a bearer token; token reviews may ask for other audiences. Raises BadToken."""
         if self._static and (user := self._static.get(_digest(token))) is not None:
             return user
+        if self._bootstrap is not None and (joining := await self._bootstrap.user_of(token)) is not None:
+            return joining
         claims = self._tokens.verify(token, audiences)
         if isinstance(claims, LegacyClaims):
             return await self._secret_account(claims, token)

@@ -13,11 +13,16 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from podwire.apiserver.identity.legacy_tokens import read_key
+from podwire.apiserver.identity.users import COMPONENT_PREFIX
 
 CLIENT, KUBELET_CLIENT, KUBELET_SERVING, LEGACY = (
     f"kubernetes.io/{name}"
     for name in ("kube-apiserver-client", "kube-apiserver-client-kubelet", "kubelet-serving", "legacy-unknown")
 )
+NODE_COMPONENT = "podwire.dev/node-component"
+"""Our own signer: client certificates of the components of a node, which the node requests."""
+COMPONENTS = ("nri-network", "network-driver", "gpu-driver", "local-path")
+PROXY_USER = "system:kube-proxy"
 SHORTEST = timedelta(minutes=10)
 BACKDATE = timedelta(minutes=5)
 _KEY_USAGES = {
@@ -91,7 +96,7 @@ class RequestSigner:
     pki: Authority
 
     def knows(self, signer: str) -> bool:
-        return signer in (CLIENT, KUBELET_CLIENT, KUBELET_SERVING, LEGACY)
+        return signer in (CLIENT, KUBELET_CLIENT, KUBELET_SERVING, LEGACY, NODE_COMPONENT)
 
     def is_for_kubelet(self, request: bytes, usages: Sequence[str]) -> str:
         """Returns the name of the node's user if a request is one for a kubelet's client certificate; else empty."""
@@ -102,6 +107,30 @@ class RequestSigner:
             return ""
         return _common_name(parsed)
 
+    def is_for_component(self, request: bytes, usages: Sequence[str], node: str) -> bool:
+        """Returns whether a request is one for a client certificate of a component of a node."""
+        try:
+            parsed = _parsed(request)
+            _check_component(parsed, usages)
+        except BadSigningRequest:
+            return False
+        name = _common_name(parsed)
+        return name == PROXY_USER or name.removeprefix(COMPONENT_PREFIX).partition(":")[2] == node
+
+    def serving_names(self, request: bytes, usages: Sequence[str], user: str) -> tuple[str, ...]:
+        """Returns the names and addresses of a request for the serving certificate of a node's user; none if it is not
+        one."""
+        try:
+            parsed = _parsed(request)
+            _check_node(parsed, set(usages), serving=True)
+        except BadSigningRequest:
+            return ()
+        names = _names(parsed)
+        if names is None or _common_name(parsed) != user:
+            return ()
+        hosts = [*names.get_values_for_type(x509.DNSName), *map(str, names.get_values_for_type(x509.IPAddress))]
+        return tuple(hosts) if len(hosts) == len(names) else ()
+
     def sign(self, signer: str, request: bytes, usages: Sequence[str], seconds: int | None) -> bytes:
         """Returns a certificate as PEM. Raises BadSigningRequest."""
         parsed = _parsed(request)
@@ -109,6 +138,8 @@ class RequestSigner:
             _check_client(usages)
         elif signer in (KUBELET_CLIENT, KUBELET_SERVING):
             _check_node(parsed, set(usages), serving=signer == KUBELET_SERVING)
+        elif signer == NODE_COMPONENT:
+            _check_component(parsed, usages)
         return self._signed(parsed, usages, seconds).public_bytes(serialization.Encoding.PEM)
 
     def _signed(
@@ -184,6 +215,19 @@ def _check_client(usages: Sequence[str]) -> None:
             raise BadSigningRequest(f"invalid usage for client certificate: {usage}")
     if "client auth" not in usages:
         raise BadSigningRequest("missing required usage for client certificate: client auth")
+
+
+def _check_component(request: x509.CertificateSigningRequest, usages: Sequence[str]) -> None:
+    """The subject is that of a component of a node: the proxy, or the user GROUP:NODE of such a group."""
+    _check_client(usages)
+    if _names(request) is not None:
+        raise BadSigningRequest("subjectAltNames are not allowed")
+    name, groups = _common_name(request), _values(request, NameOID.ORGANIZATION_NAME)
+    if name == PROXY_USER and not groups:
+        return
+    component, _, node = name.removeprefix(COMPONENT_PREFIX).partition(":")
+    if component not in COMPONENTS or not node or groups != [f"{COMPONENT_PREFIX}{component}"]:
+        raise BadSigningRequest(f"subject {name!r} is not that of a component of a node")
 
 
 def _check_node(request: x509.CertificateSigningRequest, usages: set[str], *, serving: bool) -> None:

@@ -52,7 +52,7 @@ def content(request: Object) -> bytes:
         return b""
 
 
-class _Requests(Reconciler):
+class Requests(Reconciler):
     kind: ClassVar[Kind] = SIGNING_REQUESTS
     workers: ClassVar[int] = 2
 
@@ -70,7 +70,7 @@ class _Requests(Reconciler):
         return [*((request.get("status") or {}).get("conditions") or ()), row]
 
 
-class ApprovingController(_Requests):
+class ApprovingController(Requests):
     """Approves requests of kubelets for their client certificates, if their users may create such."""
 
     name: ClassVar[str] = "certificatesigningrequest-approving-controller"
@@ -108,7 +108,7 @@ class ApprovingController(_Requests):
         return bool(((await self.api.create(review)).get("status") or {}).get("allowed"))
 
 
-class SigningController(_Requests):
+class SigningController(Requests):
     """Signs approved requests of the built-in signers."""
 
     name: ClassVar[str] = "certificatesigningrequest-signing-controller"
@@ -132,7 +132,7 @@ class SigningController(_Requests):
         await self.write(request, "status", certificate=base64.b64encode(certificate).decode())
 
 
-class CleanerController(_Requests):
+class CleanerController(Requests):
     """Deletes requests an hour after they were handled, or after a day without an answer."""
 
     name: ClassVar[str] = "certificatesigningrequest-cleaner-controller"
