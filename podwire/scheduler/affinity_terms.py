@@ -26,9 +26,9 @@ class Term:
     weight: int = 0
 
     def matches(self, pod: Metadata, namespaces: Namespaces) -> bool:
-        return self.selector.matches(pod.labels) and self._selects_namespace(pod.namespace, namespaces)
+        return self.selector.matches(pod.labels) and self.selects_namespace(pod.namespace, namespaces)
 
-    def _selects_namespace(self, namespace: str, namespaces: Namespaces) -> bool:
+    def selects_namespace(self, namespace: str, namespaces: Namespaces) -> bool:
         if namespace in self.namespaces:
             return True
         if self.namespace_selector is None:

@@ -1,15 +1,17 @@
 """Chooses the node of a pod, or explains why no node fits.
 
-No I/O, no clock, no randomness: the same pod and snapshot always give the same result. Filters remove nodes in
+No I/O, no clock, no randomness: the same pod, snapshot and cache always give the same result. Filters remove nodes in
 upstream's order, scores rank the rest (see filters.py and scores.py). If no node is left, pods of lower priority may be
 preempted (see preemption/).
 """
 
+import itertools
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from podwire.scheduler.feasibility import NodeFilters, NoNodeFits, failure_on, prepare
+from podwire.scheduler.decision_cache import DecisionCache, nodes_to_find
+from podwire.scheduler.feasibility import Failure, NodeFilters, NoNodeFits, failure_on, first_failure, prepare
 from podwire.scheduler.framework import ANYTHING, NOTHING, ClusterEvent, Filter, FilterAborted, Reasons
 from podwire.scheduler.pod_info import PodInfo
 from podwire.scheduler.preemption import candidates
@@ -38,18 +40,30 @@ class Unschedulable:
     """The nominated node of the pod does not help any more."""
 
 
-def choose(pod: PodInfo, snapshot: Snapshot, profile: Profile = DEFAULT) -> Chosen | Unschedulable:
+def choose(
+    pod: PodInfo, snapshot: Snapshot, profile: Profile = DEFAULT, cache: DecisionCache | None = None
+) -> Chosen | Unschedulable:
+    """Without a cache, every node is filtered and scored."""
     nodes = snapshot.nodes
     if not nodes:
         return Unschedulable(NO_NODES, ClusterEvent.NODE)
     try:
         node_filters = prepare(pod, snapshot, profile.filters)
         if not snapshot.nominations:
-            fitting, failed = _filter_nodes(nodes, node_filters)
+            if cache is not None and (best := cache.best(pod, snapshot, profile, node_filters)):
+                return Chosen(best)
+            fitting, failed = _search(
+                nodes, lambda node: first_failure(node, node_filters), cache, profile.percentage_of_nodes
+            )
         elif nominated := _nominated_node(pod, snapshot, profile, node_filters):
             return Chosen(nominated.name)
         else:
-            fitting, failed = _filter_nodes_with_nominated_pods(pod, snapshot, profile, node_filters)
+            fitting, failed = _search(
+                nodes,
+                lambda node: failure_on(pod, snapshot, node, profile.filters, node_filters),
+                cache,
+                profile.percentage_of_nodes,
+            )
     except NoNodeFits as error:
         retry_on, quiet = error.filter.retry_on, error.rejected.quiet
         return _unschedulable(pod, snapshot, profile, str(error), retry_on=retry_on, quiet=quiet)
@@ -77,28 +91,33 @@ def _nominated_node(pod: PodInfo, snapshot: Snapshot, profile: Profile, node_fil
     return node
 
 
-def _filter_nodes(nodes: Iterable[NodeInfo], node_filters: NodeFilters) -> tuple[list[NodeInfo], list[_Failed]]:
-    """Returns the nodes that pass, and for each other one the filter that it failed with the reasons."""
-    fitting, failed = [], []
-    for node in nodes:
-        for filter_, node_filter in node_filters:
-            if reasons := node_filter(node):
-                failed.append((filter_, node, reasons))
-                break
-        else:
-            fitting.append(node)
-    return fitting, failed
-
-
-def _filter_nodes_with_nominated_pods(
-    pod: PodInfo, snapshot: Snapshot, profile: Profile, node_filters: NodeFilters
+def _search(
+    nodes: Sequence[NodeInfo],
+    check_node: Callable[[NodeInfo], Failure | None],
+    cache: DecisionCache | None,
+    percentage: int,
 ) -> tuple[list[NodeInfo], list[_Failed]]:
-    fitting, failed = [], []
-    for node in snapshot.nodes:
-        if failure := failure_on(pod, snapshot, node, profile.filters, node_filters):
+    """Returns nodes that fit, and for each other one the filter that it failed with the reasons.
+
+    With a cache, the search starts where the previous one has ended, and ends when enough nodes fit: all parts of the
+    cluster get their turn.
+    """
+    fitting, failed = [], list[_Failed]()
+    enough, start = (nodes_to_find(len(nodes), percentage), cache.next_start) if cache else (len(nodes), 0)
+    start = start % len(nodes)
+    checked = 0
+    for node in itertools.chain(itertools.islice(nodes, start, None), itertools.islice(nodes, start)):
+        checked += 1
+        if failure := check_node(node):
             failed.append((failure[0], node, failure[1]))
         else:
             fitting.append(node)
+            if len(fitting) >= enough:
+                break
+    if cache is not None and checked < len(nodes):
+        cache.next_start = start + checked
+    if not fitting and start:
+        failed.sort(key=lambda failure: failure[1].name)
     return fitting, failed
 
 

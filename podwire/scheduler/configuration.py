@@ -40,7 +40,7 @@ NO_POINTS = (
 )  # fmt: skip
 """Upstream's extension points that plugins do not have here."""
 WITHOUT_EFFECT = (
-    "parallelism", "leaderElection", "clientConnection", "percentageOfNodesToScore", "enableProfiling",
+    "parallelism", "leaderElection", "clientConnection", "enableProfiling",
     "enableContentionProfiling", "delayCacheUntilActive",
 )  # fmt: skip
 
@@ -68,11 +68,16 @@ def read(data: bytes, name: object) -> Configuration:
         "profiles": list_of(partial(_profile, warnings)),
         "podInitialBackoffSeconds": between(1, 3600),
         "podMaxBackoffSeconds": between(1, 3600),
+        "percentageOfNodesToScore": between(0, 100),
         "extenders": _no_extenders,
         **dict.fromkeys(WITHOUT_EFFECT, no_effect),
     }
     given = mapped("", parsed(data, name), keys, required=("apiVersion", "kind"))
-    profiles: tuple[Profile, ...] = given.get("profiles", (Profile(),))
+    percentage: int = given.get("percentageOfNodesToScore", 0)
+    profiles: tuple[Profile, ...] = tuple(
+        profile if profile.percentage_of_nodes else replace(profile, percentage_of_nodes=percentage)
+        for profile in given.get("profiles", (Profile(),))
+    )
     for at, profile in enumerate(profiles):
         if profile.name in (other.name for other in profiles[:at]):
             raise BadConfig(f"profiles[{at}].schedulerName", f'duplicate value: "{profile.name}"')
@@ -101,23 +106,24 @@ def _profile(warnings: list[str], key: str, value: object) -> Profile:
         "schedulerName": _NAME,
         "plugins": partial(_plugins, warnings),
         "pluginConfig": list_of(_plugin_config),
-        "percentageOfNodesToScore": partial(_no_effect, warnings),
+        "percentageOfNodesToScore": between(0, 100),
     }
     given = mapped(key, value, keys)
     sets: Mapping[str, _PluginSet] = given.get("plugins", {})
     filters = _chosen(sets, "filter", _FILTERS)
     scores = _chosen(sets, "score", _SCORES)
-    rates = {name: rate for name, rate in given.get("pluginConfig", ()) if rate is not None}
-    for name in rates:
+    locals_ = {name: local for name, local in given.get("pluginConfig", ()) if local is not None}
+    for name in locals_:
         if [item for item, _args in given["pluginConfig"]].count(name) > 1:
             raise BadConfig(below(key, "pluginConfig"), f"repeated config for plugin {name}")
     return Profile(
         name=given.get("schedulerName", DEFAULT_NAME),
         filters=tuple(_FILTERS[name] for name, _weight in filters),
         scores=tuple(
-            replace(_SCORES[name], weight=weight or _SCORES[name].weight, rate=rates.get(name, _SCORES[name].rate))
+            replace(_SCORES[name], weight=weight or _SCORES[name].weight, local=locals_.get(name, _SCORES[name].local))
             for name, weight in scores
         ),
+        percentage_of_nodes=given.get("percentageOfNodesToScore", 0),
         preempts=bool(_chosen(sets, "postFilter", (PREEMPTION,))),
     )
 

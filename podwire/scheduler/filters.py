@@ -112,12 +112,12 @@ def _of_node(fits: Callable[[Node], bool], reason: str) -> NodeFilter:
 _NODE, _GONE, _VOLUMES = ClusterEvent.NODE, ClusterEvent.POD_GONE, ClusterEvent.VOLUMES
 
 FILTERS = (
-    Filter("NodeUnschedulable", node_unschedulable, _NODE),
-    Filter("NodeName", node_name, _NODE),
-    Filter("TaintToleration", taint_toleration, _NODE),
-    Filter("NodeAffinity", required_node_affinity, _NODE),
-    Filter("NodePorts", node_ports, _NODE | _GONE),
-    Filter("NodeResourcesFit", node_resources_fit, _NODE | _GONE, explain_extended_resources),
+    Filter("NodeUnschedulable", node_unschedulable, _NODE, local=True),
+    Filter("NodeName", node_name, _NODE, local=True),
+    Filter("TaintToleration", taint_toleration, _NODE, local=True),
+    Filter("NodeAffinity", required_node_affinity, _NODE, local=True),
+    Filter("NodePorts", node_ports, _NODE | _GONE, local=True),
+    Filter("NodeResourcesFit", node_resources_fit, _NODE | _GONE, explain_extended_resources, local=True),
     Filter("VolumeRestrictions", volume_restrictions, _GONE | _VOLUMES),
     Filter("NodeVolumeLimits", node_limits.limits_filter, _NODE | _GONE | _VOLUMES),
     Filter("VolumeBinding", volume_binding.node_filter, _NODE | _VOLUMES),

@@ -61,3 +61,5 @@ class Filter:
     """Cluster events that may make a failed node pass."""
     explain: Callable[[PodInfo, Snapshot, Sequence[NodeInfo]], str] | None = None
     """Explains failed nodes in more detail than the reasons do."""
+    local: bool = False
+    """Its result depends on the pod and on one node with its pods, on nothing else."""

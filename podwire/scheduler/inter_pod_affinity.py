@@ -1,10 +1,11 @@
 """InterPodAffinity: affinity and anti-affinity of the pod, and anti-affinity of existing pods towards it."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from podwire.scheduler.affinity_terms import Term
 from podwire.scheduler.framework import NodeFilter, Unresolvable
+from podwire.scheduler.pod_index import PodGroup, PodIndex
 from podwire.scheduler.pod_info import PodInfo
 from podwire.scheduler.snapshot import NodeInfo, Snapshot
 
@@ -15,31 +16,28 @@ EXISTING_ANTI_AFFINITY = ("node(s) didn't satisfy existing pods anti-affinity ru
 HARD_WEIGHT = 1
 """Weight of an existing pod's required affinity for the incoming pod."""
 
-Domains = set[tuple[str, str]]
-"""Topology domains: pairs of a topology key and its value."""
+Domains = Sequence[tuple[str, Mapping[str, int]]]
+"""Topology keys, with the pods that matter by the key's value."""
 
 
 def node_filter(pod: PodInfo, snapshot: Snapshot) -> NodeFilter | None:
-    forbidden_domains = _existing_anti_affinity(pod, snapshot)
-    own = pod.terms
+    index, own = snapshot.pod_index, pod.terms
+    forbidden_domains = _existing_anti_affinity(pod, snapshot, index)
     if not forbidden_domains and not own.affinity and not own.anti_affinity:
         return None
-    affinity_domains = {
-        (term.topology_key, node.labels[term.topology_key])
-        for node in _nodes_with_matching_pods(snapshot, own.affinity)
+    affinity_domains = [
+        (term.topology_key, group.domains(term.topology_key))
+        for group in _groups_matching(own.affinity, snapshot, index)
         for term in own.affinity
-        if term.topology_key in node.labels
-    }
-    first = not affinity_domains and all(
+    ]
+    first = not any(domains for _key, domains in affinity_domains) and all(
         affinity_term.matches(pod.pod.metadata, snapshot.namespaces) for affinity_term in own.affinity
     )
-    anti_affinity_domains = {
-        (term.topology_key, node.labels[term.topology_key])
+    anti_affinity_domains = [
+        (term.topology_key, group.domains(term.topology_key))
         for term in own.anti_affinity
-        for node in snapshot.nodes
-        if term.topology_key in node.labels
-        and any(term.matches(existing.pod.metadata, snapshot.namespaces) for existing in node.pods.values())
-    }
+        for group in _groups_matching((term,), snapshot, index)
+    ]
 
     def check_node(node: NodeInfo) -> Sequence[str]:
         if not _satisfied(own.affinity, node, affinity_domains, first=first):
@@ -51,24 +49,25 @@ def node_filter(pod: PodInfo, snapshot: Snapshot) -> NodeFilter | None:
     return check_node
 
 
-def _existing_anti_affinity(pod: PodInfo, snapshot: Snapshot) -> Domains:
-    return {
-        (term.topology_key, node.labels[term.topology_key])
-        for node in snapshot.nodes
-        for existing in node.with_affinity.values()
-        for term in existing.terms.anti_affinity
-        if term.topology_key in node.labels and term.matches(pod.pod.metadata, snapshot.namespaces)
-    }
+def _existing_anti_affinity(pod: PodInfo, snapshot: Snapshot, index: PodIndex) -> Domains:
+    return [
+        (term.topology_key, domains)
+        for terms, group in index.by_terms.items()
+        for term in terms.anti_affinity
+        if term.matches(pod.pod.metadata, snapshot.namespaces) and (domains := group.domains(term.topology_key))
+    ]
 
 
-def _nodes_with_matching_pods(snapshot: Snapshot, terms: Sequence[Term]) -> list[NodeInfo]:
-    """Returns the nodes with a pod that matches all terms at once."""
+def _groups_matching(terms: Sequence[Term], snapshot: Snapshot, index: PodIndex) -> list[PodGroup]:
+    """Returns the groups of pods that match all terms at once."""
     if not terms:
         return []
+    first, *others = terms
     return [
-        node
-        for node in snapshot.nodes
-        if any(all(term.matches(pod.pod.metadata, snapshot.namespaces) for term in terms) for pod in node.pods.values())
+        group
+        for group in index.matching(first.selector)
+        if first.selects_namespace(group.sample.pod.namespace, snapshot.namespaces)
+        and all(term.matches(group.sample.pod.metadata, snapshot.namespaces) for term in others)
     ]
 
 
@@ -76,36 +75,48 @@ def _satisfied(terms: Sequence[Term], node: NodeInfo, affinity_domains: Domains,
     """Returns whether the node is in a matching domain for every term; the first pod of a group may start anywhere."""
     for term in terms:
         value = node.labels.get(term.topology_key)
-        if value is None or (not first and (term.topology_key, value) not in affinity_domains):
+        if value is None:
+            return False
+        if not first and not any(key == term.topology_key and value in domains for key, domains in affinity_domains):
             return False
     return True
 
 
 def _in_domain(node: NodeInfo, places: Domains) -> bool:
-    return any(node.labels.get(key) == value for key, value in places)
+    labels = node.labels
+    return any(labels.get(key) in domains for key, domains in places)
 
 
 def score(pod: PodInfo, snapshot: Snapshot, nodes: Sequence[NodeInfo]) -> Sequence[int] | None:
     """Scores the pod's preferred terms, and those of existing pods about it."""
-    scores: Counter[tuple[str, str]] = Counter()
-    for node in snapshot.nodes:
-        for existing in node.pods.values() if pod.terms.preferred else node.with_affinity.values():
-            for term in pod.terms.preferred:
-                if term.matches(existing.pod.metadata, snapshot.namespaces):
-                    _add_score(scores, node, term, term.weight)
-            for term in existing.terms.preferred:
-                if term.matches(pod.pod.metadata, snapshot.namespaces):
-                    _add_score(scores, node, term, term.weight)
-            for term in existing.terms.affinity:
-                if term.matches(pod.pod.metadata, snapshot.namespaces):
-                    _add_score(scores, node, term, HARD_WEIGHT)
+    index, scores = snapshot.pod_index, Counter[tuple[str, str]]()
+    for term in pod.terms.preferred:
+        for group in _groups_matching((term,), snapshot, index):
+            _add_score(scores, group, term, term.weight)
+    for terms, group in index.by_terms.items():
+        for term, weight in (
+            *((preferred, preferred.weight) for preferred in terms.preferred),
+            *((required, HARD_WEIGHT) for required in terms.affinity),
+        ):
+            if term.matches(pod.pod.metadata, snapshot.namespaces):
+                _add_score(scores, group, term, weight)
     if not scores:
         return None
-    sums = [sum(scores[key, value] for key, value in node.labels.items() if (key, value) in scores) for node in nodes]
+    keys = {key for key, _value in scores}
+    sums = [sum(scores[key, node.labels[key]] for key in keys if key in node.labels) for node in nodes]
     least, most = min(sums), max(sums)
     return [100 * (total - least) // (most - least) if most > least else 0 for total in sums]
 
 
-def _add_score(scores: Counter[tuple[str, str]], node: NodeInfo, term: Term, weight: int) -> None:
-    if term.topology_key in node.labels:
-        scores[term.topology_key, node.labels[term.topology_key]] += weight
+def prefers_domains(pod: PodInfo, snapshot: Snapshot) -> bool:
+    """Whether preferred terms of the pod, or terms of others about it, may make nodes differ."""
+    return bool(pod.terms.preferred) or any(
+        term.matches(pod.pod.metadata, snapshot.namespaces)
+        for terms in snapshot.pod_index.by_terms
+        for term in (*terms.preferred, *terms.affinity)
+    )
+
+
+def _add_score(scores: Counter[tuple[str, str]], group: PodGroup, term: Term, weight: int) -> None:
+    for value, count in group.domains(term.topology_key).items():
+        scores[term.topology_key, value] += weight * count

@@ -35,6 +35,11 @@ class PodInfo:
     not_evaluated: tuple[str, ...] = ()
     """Fields that restrict placement and that this scheduler does not support."""
 
+    @property
+    def has_terms(self) -> bool:
+        """Whether it has affinity or anti-affinity to other pods."""
+        return self.terms is not affinity_terms.NONE and self.terms != affinity_terms.NONE
+
 
 class Unreadable(Exception):
     """The pod cannot be parsed; names the field."""

@@ -17,6 +17,8 @@ class Profile:
     filters: tuple[Filter, ...] = FILTERS
     scores: tuple[Score, ...] = SCORES
     preempts: bool = True
+    percentage_of_nodes: int = 0
+    """A search ends when this part of the nodes fits, at least 100; 0: the larger the cluster, the smaller the part."""
 
 
 DEFAULT = Profile()

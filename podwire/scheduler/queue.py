@@ -63,6 +63,8 @@ class _Entry:
     """When the back-off after the last such decision ends, on the loop's clock."""
     retry_on: ClusterEvent = NOTHING
     timer: asyncio.TimerHandle | None = None
+    added: int = 0
+    """Its place in the order in which pods came; `sequence` changes with each attempt."""
 
 
 class PodQueue:
@@ -71,6 +73,8 @@ class PodQueue:
     def __init__(self, limits: Limits | None = None) -> None:
         self._limits = limits or Limits()
         self._entries: dict[str, _Entry] = {}
+        self._parked: dict[str, _Entry] = {}
+        """The unschedulable ones: an event must not cost the more, the more pods wait for their first attempt."""
         self._heap: list[tuple[int, int, str]] = []
         self._sequence = itertools.count()
         self._not_empty = asyncio.Event()
@@ -88,7 +92,8 @@ class PodQueue:
         """Adds a pending pod."""
         self.drop(info.pod.uid)
         pauses, attempts = (Pauses(self._limits.initial_backoff, self._limits.max_backoff) for _ in range(2))
-        entry = _Entry(info, _State.ACTIVE, next(self._sequence), pauses, attempts)
+        sequence = next(self._sequence)
+        entry = _Entry(info, _State.ACTIVE, sequence, pauses, attempts, added=sequence)
         self._entries[info.pod.uid] = entry
         self._push(entry)
 
@@ -110,6 +115,7 @@ class PodQueue:
     def drop(self, uid: str) -> None:
         """Removes a pod."""
         if (entry := self._entries.pop(uid, None)) is not None:
+            self._parked.pop(uid, None)
             _cancel(entry)
 
     def is_unschedulable(self, uid: str) -> bool:
@@ -130,6 +136,7 @@ class PodQueue:
         """Parks a pod until one of these cluster events happens."""
         if (entry := self._entries.get(uid)) is not None:
             entry.state, entry.retry_on = _State.UNSCHEDULABLE, retry_on
+            self._parked[uid] = entry
             entry.pauses.reset()
             entry.rested_at = asyncio.get_running_loop().time() + entry.attempts.next()
 
@@ -138,6 +145,7 @@ class PodQueue:
         if (entry := self._entries.get(uid)) is None:
             return
         _cancel(entry)
+        self._parked.pop(uid, None)
         entry.state = _State.BACKOFF
         entry.timer = asyncio.get_running_loop().call_later(entry.pauses.next(), self._activate_entry, entry)
 
@@ -145,16 +153,18 @@ class PodQueue:
         """Activates the pods that an event may help; `concerns` narrows them."""
         helped = [
             entry
-            for entry in self._entries.values()
-            if entry.state is _State.UNSCHEDULABLE
-            and entry.retry_on & event
-            and (concerns is None or concerns(entry.info))
+            for entry in self._parked.values()
+            if entry.retry_on & event and (concerns is None or concerns(entry.info))
         ]
+        if not helped:
+            return
+        helped.sort(key=lambda entry: entry.added)
         now = asyncio.get_running_loop().time()
         resting = [entry for entry in helped if entry.rested_at > now]
         resting.sort(key=lambda entry: (-entry.info.pod.spec.priority, entry.sequence))
         for entry in resting[self._limits.eager_retries :]:
             entry.state = _State.BACKOFF
+            del self._parked[entry.info.pod.uid]
             entry.timer = asyncio.get_running_loop().call_at(entry.rested_at, self._activate_entry, entry)
         for entry in helped:
             if entry.state is _State.UNSCHEDULABLE:
@@ -167,9 +177,8 @@ class PodQueue:
             self._activate_entry(entry)
 
     def activate_all(self) -> None:
-        for entry in self._entries.values():
-            if entry.state is _State.UNSCHEDULABLE:
-                self._activate_entry(entry)
+        for entry in sorted(self._parked.values(), key=lambda entry: entry.added):
+            self._activate_entry(entry)
 
     async def pop(self) -> PodInfo:
         """Waits for and returns the next active pod."""
@@ -190,6 +199,7 @@ class PodQueue:
 
     def _activate_entry(self, entry: _Entry) -> None:
         _cancel(entry)
+        self._parked.pop(entry.info.pod.uid, None)
         entry.state, entry.sequence = _State.ACTIVE, next(self._sequence)
         self._push(entry)
 

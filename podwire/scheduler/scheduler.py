@@ -32,6 +32,7 @@ from podwire.scheduler.claims.cache import ClaimDecision
 from podwire.scheduler.claims.claim_writer import ClaimChanged, ClaimWriter
 from podwire.scheduler.claims.informers import DeviceInformers
 from podwire.scheduler.claims.kind_access import Access, kind_access
+from podwire.scheduler.decision_cache import DecisionCache
 from podwire.scheduler.framework import ClusterEvent
 from podwire.scheduler.kinds import (
     BUDGETS,
@@ -99,6 +100,7 @@ class Scheduler:
         self._limits = limits or Limits()
         self._api = api
         self._snapshot = Snapshot()
+        self._decisions = DecisionCache()
         self._queue = PodQueue(self._limits)
         self._meter = SchedulerMetrics(metrics or Metrics(), self._queue)
         self._conditions = PodConditions(api, clock)
@@ -349,7 +351,7 @@ class Scheduler:
         if info.claims:
             self._watch_volumes()
         began = self._clock.monotonic()
-        choice = choose(info, self._snapshot, self._profiles[pod.spec.scheduler_name])
+        choice = choose(info, self._snapshot, self._profiles[pod.spec.scheduler_name], self._decisions)
         self._meter.decided(self._clock.monotonic() - began)
         match choice:
             case Chosen(node):

@@ -11,6 +11,7 @@ from podwire.objects.pods import SpreadConstraint
 from podwire.objects.selectors import LabelSelector
 from podwire.scheduler import affinity_terms
 from podwire.scheduler.framework import NodeFilter, Unresolvable
+from podwire.scheduler.pod_index import PodGroup
 from podwire.scheduler.pod_info import PodInfo
 from podwire.scheduler.snapshot import NodeInfo, Snapshot
 
@@ -28,23 +29,33 @@ class _Constraint:
     given: SpreadConstraint
     selector: LabelSelector
 
-    def domains(self, pod: PodInfo, nodes: Sequence[NodeInfo], wanted: Wanted | None) -> Counter[str]:
-        """Counts matching pods per domain, zeros included; nodes that can never run the pod are left out."""
-        counts: Counter[str] = Counter()
-        for node in nodes:
-            if self._eligible(pod, node, wanted):
-                counts[node.labels[self.given.topology_key]] += self.count(pod, node)
+    def domains(self, pod: PodInfo, snapshot: Snapshot, keys: frozenset[str], wanted: Wanted | None) -> Counter[str]:
+        """Counts matching pods per domain, zeros included; nodes that can never run the pod are left out.
+
+        Only nodes with every label of `keys` count in a domain."""
+        key = self.given.topology_key
+        groups = self.groups(pod, snapshot)
+        if (wanted is None or self.given.node_affinity_policy == "Ignore") and self.given.node_taints_policy != "Honor":
+            values = snapshot.label_counts(keys)[key]
+            if len(keys) == 1 or values == snapshot.label_counts(frozenset((key,)))[key]:
+                counts = Counter(dict.fromkeys(values, 0))
+                for group in groups:
+                    counts.update(group.domains(key))
+                return counts
+        counts = Counter()
+        for node in snapshot.nodes:
+            if keys <= node.labels.keys() and self._eligible(pod, node, wanted):
+                counts[node.labels[key]] += sum(group.nodes[node.name] for group in groups)
         return counts
 
-    def count(self, pod: PodInfo, node: NodeInfo) -> int:
+    def groups(self, pod: PodInfo, snapshot: Snapshot) -> list[PodGroup]:
+        """Returns the groups of pods that count."""
         namespace = pod.pod.namespace
-        return sum(
-            1
-            for existing in node.pods.values()
-            if existing.pod.namespace == namespace
-            and not existing.pod.deleting
-            and self.selector.matches(existing.pod.metadata.labels)
-        )
+        return [
+            group
+            for group in snapshot.pod_index.matching(self.selector)
+            if group.sample.pod.namespace == namespace and not group.sample.pod.deleting
+        ]
 
     def _eligible(self, pod: PodInfo, node: NodeInfo, wanted: Wanted | None) -> bool:
         if node.node is None:
@@ -65,9 +76,13 @@ def _constraints(pod: PodInfo, when: str) -> list[_Constraint]:
     ]
 
 
+def _keys(constraints: Sequence[_Constraint]) -> frozenset[str]:
+    return frozenset(constraint.given.topology_key for constraint in constraints)
+
+
 def _labelled(nodes: Sequence[NodeInfo], constraints: Sequence[_Constraint]) -> list[NodeInfo]:
     """Returns the nodes that have every topology label; others count in no domain."""
-    keys = {constraint.given.topology_key for constraint in constraints}
+    keys = _keys(constraints)
     return [node for node in nodes if keys <= node.labels.keys()]
 
 
@@ -76,8 +91,8 @@ def node_filter(pod: PodInfo, snapshot: Snapshot) -> NodeFilter | None:
     if not constraints:
         return None
     wanted = node_affinity.required(pod.pod.spec)
-    counted = _labelled(snapshot.nodes, constraints)
-    limits = [_limit(pod, constraint, constraint.domains(pod, counted, wanted)) for constraint in constraints]
+    keys = _keys(constraints)
+    limits = [_limit(pod, constraint, constraint.domains(pod, snapshot, keys, wanted)) for constraint in constraints]
 
     def check_node(node: NodeInfo) -> Sequence[str]:
         for key, counts, most in limits:
@@ -99,10 +114,15 @@ def _limit(pod: PodInfo, constraint: _Constraint, counts: Counter[str]) -> tuple
     return constraint.given.topology_key, counts, least + constraint.given.max_skew - itself
 
 
+def prefers_domains(pod: PodInfo) -> bool:
+    """Whether soft constraints of the pod make nodes differ."""
+    return any(
+        constraint.when_unsatisfiable == "ScheduleAnyway" for constraint in pod.pod.spec.topology_spread_constraints
+    )
+
+
 def score(pod: PodInfo, snapshot: Snapshot, nodes: Sequence[NodeInfo]) -> Sequence[int] | None:
-    """Prefers domains with fewer matching pods: by the pod's soft constraints, else by host for pods of one owner."""
-    if not pod.pod.spec.topology_spread_constraints:
-        return _score_by_owner(pod, nodes) if pod.owner else None
+    """Prefers domains with fewer matching pods, by the pod's soft constraints."""
     constraints = _constraints(pod, "ScheduleAnyway")
     if not constraints:
         return None
@@ -117,19 +137,21 @@ def _pod_counts(
     pod: PodInfo, snapshot: Snapshot, scored: Sequence[NodeInfo], constraints: Sequence[_Constraint]
 ) -> Iterator[tuple[str, float]]:
     wanted = node_affinity.required(pod.pod.spec)
-    counted = _labelled(snapshot.nodes, constraints)
+    keys = _keys(constraints)
     for constraint in constraints:
         key = constraint.given.topology_key
-        counts = constraint.domains(pod, counted, wanted)
+        groups = constraint.groups(pod, snapshot)
+        counts = Counter[str]() if key == HOSTNAME else constraint.domains(pod, snapshot, keys, wanted)
         weight = _weight(len({node.labels[key] for node in scored}))
         for node in scored:
-            here = constraint.count(pod, node) if key == HOSTNAME else counts[node.labels[key]]
+            here = sum(group.nodes[node.name] for group in groups) if key == HOSTNAME else counts[node.labels[key]]
             yield node.name, here * weight + constraint.given.max_skew - 1
 
 
-def _score_by_owner(pod: PodInfo, nodes: Sequence[NodeInfo]) -> Sequence[int]:
-    weight = _weight(len(nodes))
-    return _normalize([round(node.owners[pod.owner] * weight + DEFAULT_SKEW - 1) for node in nodes])
+def normalize_owned(owned: Sequence[int], nodes: int) -> Sequence[int]:
+    """Rates nodes by how many pods of one owner they have."""
+    weight = _weight(nodes)
+    return _normalize([round(count * weight + DEFAULT_SKEW - 1) for count in owned])
 
 
 def _weight(domains: int) -> float:

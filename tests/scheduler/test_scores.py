@@ -78,7 +78,7 @@ def prefers(*pairs):
 )
 def test_a_score_rates_nodes_from_0_to_100(make_pod, make_snapshot, rate, nodes, pod, ratings):
     snapshot = make_snapshot(nodes)
-    found = rate(make_pod(**pod), snapshot, snapshot.nodes)
+    found = scores.rate_each(rate(make_pod(**pod), snapshot), snapshot.nodes)
     assert found == ratings
 
 
@@ -86,7 +86,7 @@ def test_a_name_without_tag_means_the_latest(make_pod, make_snapshot):
     there = {"images": [{"names": ["host:5000/box:latest"], "sizeBytes": 900 * MEGABYTE}]}
     snapshot = make_snapshot({"a": there})
     pod = make_pod(containers=[{"name": "c", "image": "host:5000/box"}])
-    assert scores.image_locality(pod, snapshot, snapshot.nodes) == [100 * (900 - 23) // (1000 - 23)]
+    assert scores.rate_each(scores.image_locality(pod, snapshot), snapshot.nodes) == [100 * (900 - 23) // (1000 - 23)]
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,8 @@ class ClaimCache:
         """Why kinds that are served cannot be listed: the scheduler lacks permission."""
         self._claims: dict[str, ResourceClaim] = {}
         self._pending_allocations: dict[str, _PendingAllocation] = {}
+        self._pending_of_pod: dict[str, set[str]] = {}
+        """The uids of claims with pending allocations, by the uid of the pod."""
 
     def claim(self, ref: str) -> ResourceClaim | None:
         return self._claims.get(ref)
@@ -59,7 +61,7 @@ class ClaimCache:
         if pending is not None:
             if not claim.allocated and not _at_least(claim.metadata.resource_version, pending.written):
                 return freed
-            del self._pending_allocations[claim.uid]
+            self._drop_pending(claim.uid)
         return self.allocated_devices.put(claim.uid, claim.ref, claim.allocated) or freed
 
     def drop_claim(self, ref: str) -> bool:
@@ -68,8 +70,17 @@ class ClaimCache:
         return claim is not None and self._forget(claim)
 
     def _forget(self, claim: ResourceClaim) -> bool:
-        self._pending_allocations.pop(claim.uid, None)
+        self._drop_pending(claim.uid)
         return self.allocated_devices.drop(claim.uid)
+
+    def _drop_pending(self, claim: str) -> _PendingAllocation | None:
+        pending = self._pending_allocations.pop(claim, None)
+        if pending is not None:
+            of_pod = self._pending_of_pod[pending.pod]
+            of_pod.discard(claim)
+            if not of_pod:
+                del self._pending_of_pod[pending.pod]
+        return pending
 
     def claims_of(self, pods: Collection[str]) -> list[str]:
         """Returns the uids of allocated claims that are reserved for these pods only, or are about to be."""
@@ -104,7 +115,9 @@ class ClaimCache:
         """Counts the devices of these decisions as allocated."""
         for decision in decisions:
             if decision.allocation is not None:
+                self._drop_pending(decision.claim.uid)
                 self._pending_allocations[decision.claim.uid] = _PendingAllocation(pod, decision.claim.ref)
+                self._pending_of_pod.setdefault(pod, set()).add(decision.claim.uid)
                 self.allocated_devices.put(decision.claim.uid, decision.claim.ref, decision.allocation.devices.results)
 
     def mark_written(self, claim: ResourceClaim) -> None:
@@ -118,13 +131,11 @@ class ClaimCache:
 
     def release_pending(self, pod: str) -> bool:
         """Releases the pod's allocations that were not written. Returns whether there were any."""
-        lost = [
-            uid
-            for uid, allocation in self._pending_allocations.items()
-            if allocation.pod == pod and not allocation.written
-        ]
+        lost = [uid for uid in self._pending_of_pod.get(pod, ()) if not self._pending_allocations[uid].written]
         for uid in lost:
-            pending = self._pending_allocations.pop(uid)
+            pending = self._drop_pending(uid)
+            if pending is None:
+                continue
             known = self._claims.get(pending.ref)
             current = known.allocated if known is not None and known.uid == uid else ()
             self.allocated_devices.put(uid, pending.ref, current)

@@ -85,6 +85,11 @@ def decide_claims(pod: PodInfo, snapshot: Snapshot, name: str) -> Sequence[Claim
     return (*(ClaimDecision(claim.claim, None) for claim in claims.allocated), *given)
 
 
+def prefers_devices(pod: PodInfo, snapshot: Snapshot) -> bool:
+    """Whether a claim of the pod has alternatives, so that nodes may differ in which one they satisfy."""
+    return bool(pod.pod.spec.resource_claims) and pod_claims.of_pod(pod.pod, snapshot.claims).prioritized
+
+
 def score(pod: PodInfo, snapshot: Snapshot, nodes: Sequence[NodeInfo]) -> Sequence[int] | None:
     """Scores nodes higher where requests are met by an earlier subrequest."""
     if not pod.pod.spec.resource_claims:
