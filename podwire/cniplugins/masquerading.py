@@ -4,11 +4,12 @@ from collections.abc import Iterable
 from functools import partial
 from types import ModuleType
 
-from podwire.cniplugins import nat
+from podwire.cniplugins import nat, reference
 from podwire.cniplugins.attachments import Record
 from podwire.cniplugins.netfilter import Netfilter, open_netfilter
 from podwire.cniplugins.pod_check import expect
 from podwire.cniplugins.skeleton import Call
+from podwire.linux.nft.iptables import NOT_INSTALLED
 from podwire.protocols.cni.errors import CniError, Code
 from podwire.protocols.cni.results import IP
 from podwire.protocols.cni.values import Object, taken
@@ -53,9 +54,14 @@ def end_masquerade(netfilter: Netfilter, record: Record) -> None:
 
 
 def hand_over(netfilter: Netfilter, record: Record, ips: Iterable[IP], variant: str) -> None:
-    """Masquerades by the reference plugins' rules of iptables instead of ours."""
+    """Masquerades by the rules that the reference plugins would have made instead of ours."""
     if taken(record.config, "ipMasq", bool, False) and not _iptables(record.config):
-        _iptables_backend().masquerade(record, [ip.address for ip in ips], variant)
+        addresses = [ip.address for ip in ips]
+        if variant == NOT_INSTALLED or taken(record.config, KEY, str, "") == "nftables":
+            attachment = record.network, record.container_id, record.ifname
+            reference.nft_rules.masquerade(netfilter, attachment, addresses)
+        else:
+            _iptables_backend().masquerade(record, addresses, variant)
         nat.remove(netfilter.elements, nat.MASQUERADE_SETS, record.owns)
 
 

@@ -14,6 +14,7 @@ import pytest
 from podwire.cniplugins.dead_attachments import release_dead
 from podwire.cniplugins.handover import hand_over
 from podwire.linux.net.network import KernelNetwork
+from podwire.linux.nft.iptables import NOT_INSTALLED
 from podwire.linux.values import Veth
 from tests.cniplugins.support import Refused, elements
 
@@ -446,6 +447,52 @@ def test_rules_of_iptables_need_no_hand_over(node, chain, host, seen, serving):
     cluster.delete("reference", "a", result, **mapped(8080))
     assert links() == elements() == []
     assert not any(" -s 10." in line or "-DN-" in line for line in rules())
+
+
+def nft_rules(table):
+    """Rules of a table with their comments, without handles."""
+    listed = subprocess.run(["nft", "list", "table", *table.split()], capture_output=True, text=True, check=False)
+    return [line.strip() for line in listed.stdout.splitlines() if " comment " in line]
+
+
+@pytest.mark.parametrize("asks", [True, False], ids=["nftables", "without-iptables"])
+def test_rules_of_nftables_are_handed_over_in_the_form_of_newer_reference_plugins(
+    node, chain, host, seen, serving, asks, monkeypatch
+):
+    """Of version 1.6 and later, if the configuration names nftables, or iptables is not installed."""
+    keys = ({"ipMasqBackend": "nftables"}, {"backend": "nftables"}) if asks else ({}, {})
+    cluster = node(*(config | key for config, key in zip(chain[:2], keys, strict=True)))
+    paths = {id_: host.pod(id_) for id_ in "ab"}
+    for id_, port in (("a", 8080), ("b", 8081)):
+        cluster.add("ours", id_, **mapped(port))
+    variant = "nft" if asks else NOT_INSTALLED
+    with monkeypatch.context() as killed:
+        killed.setattr("podwire.cniplugins.handover.Attachments.remove", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            handed_over(host, variant)
+    assert handed_over(host, variant) == {"a": True, "b": True}
+    assert of_podwire() == ([], [])
+    assert not any("CNI" in line for line in rules()), "none of iptables"
+    assert reaches(seen, serving, paths["a"], 8080)
+    assert reaches(seen, serving, paths["b"], 8081)
+    assert nft_rules("ip cni_hostport") == [
+        'tcp dport 8080 dnat to 10.88.0.2:80 comment "a"',
+        'tcp dport 8081 dnat to 10.88.0.3:80 comment "b"',
+        'ip saddr 10.88.0.2 ip daddr 10.88.0.2 masquerade comment "a"',
+        'ip saddr 127.0.0.1 ip daddr 10.88.0.2 masquerade comment "a"',
+        'ip saddr 10.88.0.3 ip daddr 10.88.0.3 masquerade comment "b"',
+        'ip saddr 127.0.0.1 ip daddr 10.88.0.3 masquerade comment "b"',
+    ]
+    assert 'tcp dport 8080 dnat to [fd88::2]:80 comment "a"' in nft_rules("ip6 cni_hostport")
+    digits = [sha512(text.encode()).hexdigest()[:16] for text in ("net", "eth0:a")]
+    comment = f'comment "{"-".join(digits)}, net: net, if: eth0, id: a"'
+    masqueraded = nft_rules("inet cni_plugins_masquerade")
+    assert f"ip saddr 10.88.0.2 ip daddr != 10.88.0.0/24 masquerade {comment}" in masqueraded
+    assert f"ip6 saddr fd88::2 ip6 daddr != fd88::/64 masquerade {comment}" in masqueraded
+    assert len(masqueraded) == 4
+    for id_, port in (("a", 8080), ("b", 8081)):
+        cluster.delete("ours", id_, netns="", **mapped(port))
+    assert rules() == []
 
 
 def test_the_guard_against_spoofed_macs_is_handed_over(node, host):

@@ -22,6 +22,7 @@ from podwire.cniplugins.portmap.settings import (
     describe_port,
     elements,
     parse_settings,
+    reference_rules,
     target,
 )
 from podwire.cniplugins.skeleton import Call
@@ -29,6 +30,7 @@ from podwire.linux import errors as linux
 from podwire.linux.net.network import KernelNetwork
 from podwire.linux.net.sysctls import KernelSysctls
 from podwire.linux.nft import keys
+from podwire.linux.nft.iptables import NOT_INSTALLED
 from podwire.linux.nft.table import TABLE, KernelRuleset
 from podwire.linux.nft.values import Element
 from podwire.linux.values import Interface
@@ -108,7 +110,11 @@ class PortMap(OrderedPlugin):
     def hand_over(self, call: Call, record: Record, made: Result, variant: str) -> None:
         settings = parse_settings(call.config)
         if settings.iptables is None:
-            _add_to_iptables(settings, IptablesSettings(), addresses(made), record, variant)
+            if variant == NOT_INSTALLED or taken(call.config.raw, "backend", str, "") == "nftables":
+                with open_netfilter(call) as netfilter:
+                    _add_to_reference_tables(netfilter, settings, addresses(made), record)
+            else:
+                _add_to_iptables(settings, IptablesSettings(), addresses(made), record, variant)
             self.detach(call, record)
 
     def check_attached(self, call: Call, ends: Ends, record: Record, previous: Result) -> None:
@@ -146,6 +152,14 @@ def _add_to_iptables(
         numbers, entries = chain_entries(settings, interface, ports.set_mark)
         if numbers:
             ports.add(family, numbers, entries, marks=settings.snat)
+
+
+def _add_to_reference_tables(
+    netfilter: Netfilter, settings: Settings, pod: dict[int, Interface], record: Record
+) -> None:
+    for interface in pod.values():
+        if ports := reference_rules(settings, interface):
+            reference.nft_rules.map_ports(netfilter, record.container_id, interface, ports, masquerades=settings.snat)
 
 
 def _check_iptables(netfilter: Netfilter, settings: Settings, pod: dict[int, Interface], record: Record) -> None:

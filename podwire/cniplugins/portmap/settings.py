@@ -166,6 +166,18 @@ def chain_entries(settings: Settings, pod: Interface, set_mark: str) -> tuple[di
     return {protocol: sorted(set(numbers)) for protocol, numbers in sorted(ports.items())}, entries
 
 
+def reference_rules(settings: Settings, pod: Interface) -> list[str]:
+    """Returns the nft rules by which the reference plugin maps host ports to an address of a pod."""
+    ip = "ip" if pod.version == 4 else "ip6"
+    rules = []
+    for mapping in settings.mappings:
+        if mapping.host_ip is None or mapping.host_ip.version == pod.version:
+            named = mapping.host_ip is not None and not mapping.host_ip.is_unspecified
+            port = f"{mapping.protocol} dport {mapping.host_port} dnat to {target(mapping, pod)}"
+            rules.append(f"{ip} daddr {mapping.host_ip} {port}" if named else port)
+    return rules
+
+
 def target(mapping: Mapping, pod: Interface) -> str:
     """Formats where a host port leads to."""
     address_ = f"[{pod.ip}]" if pod.version == 6 else str(pod.ip)

@@ -1,7 +1,7 @@
 """Attachments that the reference plugins made (containernetworking/plugins): found by their names, and released.
 
-Plugins use `reference.links` and `reference.rules`, which are imported when one of them is used: an ADD and a DEL with
-a record need neither.
+Plugins use `reference.links`, `reference.rules` and `reference.nft_rules`, which are imported when one of them is used:
+an ADD and a DEL with a record need none of them.
 """
 
 from importlib import import_module
@@ -11,9 +11,9 @@ from podwire.linux.nft.chains import KernelChains
 from podwire.linux.nft.iptables import tables_with
 
 if TYPE_CHECKING:
-    from podwire.cniplugins.reference import links, rules
+    from podwire.cniplugins.reference import links, nft_rules, rules
 
-__all__ = ["links", "maps_ports", "rules"]
+__all__ = ["links", "maps_ports", "nft_rules", "rules"]
 _DNAT = "CNI-HOSTPORT-DNAT"
 """The iptables chain that leads to the host ports of all pods."""
 _HOST_PORTS = "cni_hostport"
@@ -27,6 +27,6 @@ def maps_ports(chains: KernelChains) -> bool:
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("links", "rules"):
+    if name in ("links", "nft_rules", "rules"):
         return import_module(f"{__name__}.{name}")
     raise AttributeError(name)

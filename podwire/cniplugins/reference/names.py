@@ -14,6 +14,7 @@ from podwire.protocols.cni.config import Valid
 _LONGEST_CHAIN = 28
 _LONGEST_LINK = 15
 _HASHED = 16
+_LONGEST_COMMENT = 128
 _COMMENT = re.compile(r'(?:dnat )?name: "((?:[^"\\]|\\.)*)" id: "((?:[^"\\]|\\.)*)')
 
 
@@ -30,6 +31,12 @@ def ifb_name(network: str, container_id: str) -> str:
 def masquerade_comment(network: str, container_id: str, ifname: str) -> str:
     """Returns the beginning of the comment of an attachment's nft rules."""
     return f"{network_comment(network)}{_digest(f'{ifname}:{container_id}')[:_HASHED]}"
+
+
+def full_masquerade_comment(network: str, container_id: str, ifname: str) -> str:
+    """Returns the whole comment, which GC of the reference plugins compares."""
+    begin = masquerade_comment(network, container_id, ifname)
+    return f"{begin}, net: {network}, if: {ifname}, id: {container_id}"[:_LONGEST_COMMENT]
 
 
 def network_comment(network: str) -> str:

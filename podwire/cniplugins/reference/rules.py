@@ -23,8 +23,8 @@ from podwire.protocols.cni.values import Address
 from podwire.protocols.cni.verbs import Invocation
 
 HOST_PORT_KINDS = ("DN-", "SN-")
-_MASQUERADE = (Chain("inet", "cni_plugins_masquerade", "masq_checks"),)
-_HOST_PORTS = tuple(
+MASQUERADE = (Chain("inet", "cni_plugins_masquerade", "masq_checks"),)
+HOST_PORTS = tuple(
     Chain(family, "cni_hostport", name)
     for family in ("ip", "ip6")
     for name in ("hostports", "hostip_hostports", "masquerading")
@@ -38,19 +38,19 @@ _ATTEMPTS = 3
 
 def remove_masquerade(netfilter: Netfilter, network: str, container_id: str, ifname: str) -> None:
     prefix = _prefix(netfilter, network, container_id, ifname)
-    _remove_rules(netfilter, _MASQUERADE, lambda comment: comment.startswith(prefix))
+    _remove_rules(netfilter, MASQUERADE, lambda comment: comment.startswith(prefix))
     if tables_with(netfilter.elements.chains(), "nat", "POSTROUTING"):
         _remove_chains(netfilter, names.chain_names(network, container_id))
 
 
 def _prefix(netfilter: Netfilter, network: str, container_id: str, ifname: str) -> str:
     """Returns the beginning of the comments of an attachment; a hash is not worth its time without the table."""
-    exists = netfilter.elements.chains().exists(*_MASQUERADE[0][:3])
+    exists = netfilter.elements.chains().exists(*MASQUERADE[0][:3])
     return names.masquerade_comment(network, container_id, ifname) if exists else "-"
 
 
 def remove_host_ports(netfilter: Netfilter, network: str, container_id: str) -> None:
-    _remove_rules(netfilter, _HOST_PORTS, lambda comment: comment == container_id)
+    _remove_rules(netfilter, HOST_PORTS, lambda comment: comment == container_id)
     if _has_iptables_host_ports(netfilter):
         _remove_chains(netfilter, names.chain_names(network, container_id, HOST_PORT_KINDS))
 
@@ -65,7 +65,7 @@ def remove_spoofing_guard(netfilter: Netfilter, container_id: str, ifname: str) 
     """Removes the chains of `macspoofchk`, which are named by the ids alone."""
     guard, comment = f"cni-br-iface-{container_id}-{ifname}", f"macspoofchk-{container_id}-{ifname}"
     if len(guard) < _LONGEST_CHAIN and netfilter.elements.chains().exists(*_GUARDED[:2], guard):
-        jumps = [rule for rule in _rules(netfilter, _GUARDED) if rule.comment == comment]
+        jumps = [rule for rule in rules_of(netfilter, _GUARDED) if rule.comment == comment]
         chains = [f"bridge nat {name}" for name in (guard, f"{guard}-mac")]
         lines = [f"delete rule {_GUARDED} handle {rule.handle}" for rule in jumps]
         lines += [f"add chain {chain}\nflush chain {chain}" for chain in chains]
@@ -96,13 +96,13 @@ def has_forwarding(netfilter: Netfilter) -> bool:
 
 def check_masquerade(netfilter: Netfilter, network: str, request: Invocation) -> None:
     prefix = _prefix(netfilter, network, request.container_id, request.ifname)
-    native = any(rule.comment.startswith(prefix) for rule in _rules(netfilter, _MASQUERADE[0]))
+    native = any(rule.comment.startswith(prefix) for rule in rules_of(netfilter, MASQUERADE[0]))
     chains = names.chain_names(network, request.container_id)
     expect(native or _has_chain(netfilter, chains), f"{request.container_id} {request.ifname} is not masqueraded")
 
 
 def has_host_ports(netfilter: Netfilter, network: str, container_id: str) -> bool:
-    native = any(rule.comment == container_id for chain in _HOST_PORTS for rule in _rules(netfilter, chain))
+    native = any(rule.comment == container_id for chain in HOST_PORTS for rule in rules_of(netfilter, chain))
     return native or _has_chain(netfilter, names.chain_names(network, container_id, HOST_PORT_KINDS))
 
 
@@ -126,8 +126,8 @@ class HostPort(NamedTuple):
 def host_ports(netfilter: Netfilter) -> Iterator[HostPort]:
     """Yields the host ports of pods that the portmap plugin has rules for."""
     for family in ("ip", "ip6"):
-        if netfilter.elements.chains().exists(family, *_HOST_PORTS[0][1:3]):
-            listed = json.loads(KernelRuleset().listed(family, _HOST_PORTS[0].table) or '{"nftables": []}')["nftables"]
+        if netfilter.elements.chains().exists(family, *HOST_PORTS[0][1:3]):
+            listed = json.loads(KernelRuleset().listed(family, HOST_PORTS[0].table) or '{"nftables": []}')["nftables"]
             for rule in (entry["rule"] for entry in listed if "rule" in entry):
                 with suppress(LookupError, TypeError, ValueError):  # a rule of another form
                     yield _parse_host_port(rule)
@@ -163,10 +163,10 @@ def _iptables_host_ports(netfilter: Netfilter) -> Iterator[HostPort]:
 
 
 def collect_masquerade(netfilter: Netfilter, network: str, valid: Valid) -> None:
-    if netfilter.elements.chains().exists(*_MASQUERADE[0][:3]):
+    if netfilter.elements.chains().exists(*MASQUERADE[0][:3]):
         ours = names.network_comment(network)
         kept = tuple(names.masquerade_comment(network, id_, ifname) for id_, ifname in valid)
-        _remove_rules(netfilter, _MASQUERADE, lambda comment: comment.startswith(ours) and not comment.startswith(kept))
+        _remove_rules(netfilter, MASQUERADE, lambda comment: comment.startswith(ours) and not comment.startswith(kept))
     _collect_chains(netfilter, "POSTROUTING", network, valid)
 
 
@@ -232,7 +232,7 @@ def change(
     return None
 
 
-def _rules(netfilter: Netfilter, chain: Chain) -> list[Rule]:
+def rules_of(netfilter: Netfilter, chain: Chain) -> list[Rule]:
     try:
         return netfilter.elements.chains().rules(chain)
     except linux.Missing:
@@ -243,7 +243,7 @@ def _remove_rules(netfilter: Netfilter, chains: Iterable[Chain], selects: Callab
     """Removes the rules of nft whose comments are selected, and their table with the last one."""
     for attempt in range(_ATTEMPTS):
         present = [chain for chain in chains if netfilter.elements.chains().exists(*chain[:3])]
-        rules = {chain: _rules(netfilter, chain) for chain in present}
+        rules = {chain: rules_of(netfilter, chain) for chain in present}
         gone = [(chain, rule) for chain, listed in rules.items() for rule in listed if selects(rule.comment)]
         if not gone:
             return None

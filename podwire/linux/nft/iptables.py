@@ -12,6 +12,8 @@ from podwire.linux.proc.processes import Finished, run
 from podwire.linux.proc.stopwatch import step
 
 FAMILIES = ("ip", "ip6")
+NOT_INSTALLED = ""
+"""In place of a variant."""
 _PROGRAMS = {"ip": "iptables", "ip6": "ip6tables"}
 _LEGACY_TABLES = {"ip": "/proc/thread-self/net/ip_tables_names", "ip6": "/proc/thread-self/net/ip6_tables_names"}
 _ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
@@ -50,11 +52,11 @@ class Iptables(NamedTuple):
 
 
 def host_variant() -> str:
-    """Returns the variant that `iptables` is on this host. Raises Unsupported without it."""
+    """Returns the variant that `iptables` is on this host, NOT_INSTALLED without it."""
     try:
         done = run(("iptables", "--version"), env=_ENVIRONMENT, deadline=_SECONDS)
     except errors.NoSuchPath:
-        raise errors.Unsupported(errno.ENOENT, "run iptables", "it is not installed") from None
+        return NOT_INSTALLED
     return "nft" if b"nf_tables" in done.stdout else "legacy"
 
 
