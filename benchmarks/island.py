@@ -22,7 +22,7 @@ exec 3<&0
 { cat <&3; kill -KILL -1; } &
 "$@" </dev/null
 """
-"""What programs keep in /etc, /run, /var/lib and /var/log is theirs alone.
+"""Files of programs in /etc, /run, /var/lib and /var/log are theirs alone.
 
 When our end of stdin closes, by whatever, all is killed.
 """

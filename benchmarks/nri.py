@@ -1,4 +1,4 @@
-"""What a hook of NRI costs: our host and our plugins, each plugin a process of its own, over a real socket.
+"""Cost of a hook of NRI: our host and our plugins, each plugin a process of its own, over a real socket.
 
 Beside it the same request as a plain gRPC call over a unix socket, asked in turns with the hook.
 

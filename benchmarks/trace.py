@@ -1,4 +1,4 @@
-"""What a tap costs the call that it watches: one process records, another collects, and the caller's time is taken.
+"""Cost of a tap for the call that it watches: one process records, another collects, and the caller's time is taken.
 
 A hop is one record: made, encoded and sent. The bodies are those of a small pod. The collector works meanwhile, on the
 same machine, as it does under `podwire up`.

@@ -135,7 +135,7 @@ static void read_note(void) {
         if (!strncmp(line, "serve ", 6) && also < WORDS) serve[also++] = line + 6;
     }
     if (!also) helpers = NULL;
-    if (!door || !count) fail(IO_FAILURE, path, ": is no note of ours; `podwire cni install` writes it", "");
+    if (!door || !count) fail(IO_FAILURE, path, ": is not a note of podwire; `podwire cni install` writes it", "");
     words[count] = name, serve[also] = helpers, serve[also + 1] = helper;
 }
 
@@ -328,7 +328,7 @@ int main(void) {
     struct answered head;
     receive(daemon, &head, sizeof head);
     if (head.output > ANSWER || head.errors > ANSWER)
-        fail(TRY_AGAIN_LATER, "the daemon at ", door, " has answered what is no answer");
+        fail(TRY_AGAIN_LATER, "the daemon at ", door, " sent an invalid answer");
     struct text answer = {NULL, 0};
     grow(&answer, (size_t)head.output + head.errors + 1);
     receive(daemon, answer.at, (size_t)head.output + head.errors);

@@ -534,7 +534,7 @@ static long process_of_hook(const char *verb) {
     size_t length = 0;
     for (ssize_t got; (got = read(STDIN_FILENO, state + length, sizeof state - 1 - length)) > 0;) length += (size_t)got;
     long pid = pid_in(state);
-    if (pid <= 0) die(1, say("%s: stdin is no OCI state with a pid", verb));
+    if (pid <= 0) die(1, say("%s: stdin is not an OCI state with a pid", verb));
     return pid;
 }
 

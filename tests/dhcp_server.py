@@ -39,7 +39,7 @@ class Server:
 
     @property
     def story(self):
-        """What was said, however often in a row: a busy machine makes a client repeat itself."""
+        """Messages without repetitions: a busy machine makes a client repeat itself."""
         return [kind for kind, _ in groupby(self.types)]
 
     async def has_heard(self, kind, times=1):

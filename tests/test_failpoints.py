@@ -1,4 +1,4 @@
-"""What a failpoint can do to the program that passes it."""
+"""Effects of a failpoint on the program that passes it."""
 
 import signal
 import subprocess

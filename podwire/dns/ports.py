@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 Reply = bytes | None
-"""None is no answer."""
+"""None means that there is no answer."""
 Handler = Callable[[bytes, str], Reply | Awaitable[Reply]]
 """Takes a packet and the address of its sender; answers at once where nothing has to be waited for."""
 

@@ -73,7 +73,7 @@ def preallocate(descriptor: int, offset: int, length: int) -> None:
 
 def die_with_parent(number: int) -> None:
     """Let the kernel send this process a signal as soon as the thread that forked it ends."""
-    _checked(_libc.prctl(_SET_PDEATHSIG, ctypes.c_ulong(number), 0, 0, 0), "be told of the parent's end")
+    _checked(_libc.prctl(_SET_PDEATHSIG, ctypes.c_ulong(number), 0, 0, 0), "request a signal at the parent's end")
 
 
 def set_name(name: str) -> None:

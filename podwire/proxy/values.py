@@ -50,7 +50,7 @@ class Service(NamedTuple):
     balancer_ips: tuple[str, ...] = ()
     """Addresses of its load balancer that nodes serve."""
     sources: tuple[Network, ...] = ()
-    """Who may use the load balancer's addresses; empty: everybody."""
+    """The networks that may use the load balancer's addresses; empty: all."""
     internal_local: bool = False
     external_local: bool = False
     affinity: int = 0

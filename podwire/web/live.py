@@ -60,7 +60,7 @@ class Live:
         self._changed: set[str] = set()
         self._changed_nodes: set[str] = set()
         self._changed_starts: set[str] = set()
-        self._is_told = True
+        self._is_reported = True
 
     async def run(self) -> None:
         """Works until cancelled."""
@@ -109,12 +109,12 @@ class Live:
     async def _publish(self) -> None:
         while True:
             await asyncio.sleep(self._limits.batch)
-            if not (self._changed or self._changed_nodes or self._changed_starts) and self._is_told:
+            if not (self._changed or self._changed_nodes or self._changed_starts) and self._is_reported:
                 continue
             pods, self._changed = self._changed, set()
             nodes, self._changed_nodes = self._changed_nodes, set()
             starts, self._changed_starts = self._changed_starts, set()
-            self._is_told = True
+            self._is_reported = True
             known = self._traces.starts
             self._hub.publish(
                 "change",
@@ -172,7 +172,7 @@ class Live:
             self._troubles[name] = text
         else:
             self._troubles.pop(name, None)
-        self._is_told = False
+        self._is_reported = False
 
     def _put_pod(self, type_: str, pod: Object) -> None:
         uid = str(metadata(pod).get("uid", ""))

@@ -1,4 +1,4 @@
-"""What a new cluster holds before anybody asks."""
+"""Objects of a new cluster before the first request."""
 
 import ipaddress
 

@@ -1,4 +1,4 @@
-"""Which endpoint a request for a Service is sent to."""
+"""Endpoint to which a request for a Service is sent."""
 
 import pytest
 

@@ -86,7 +86,7 @@ def test_a_trace_is_cut_where_one_waits_for_the_other():
     assert found["calls of the runtime"].value == 3
 
 
-@pytest.mark.parametrize("missing", [0, 3, 9], ids=["no POST", "no sandbox", "never told"])
+@pytest.mark.parametrize("missing", [0, 3, 9], ids=["no POST", "no sandbox", "never reported"])
 def test_an_incomplete_trace_does_not_count(missing):
     assert steps([each for number, each in enumerate(STORY) if number != missing]) == {}
 

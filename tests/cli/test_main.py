@@ -24,7 +24,7 @@ names = pytest.mark.parametrize("name", [command.name for command in COMMANDS])
 
 
 def run_main(capsys, *given: str) -> tuple[int, str, str]:
-    """What a command line says before it does anything: exit code, output, errors."""
+    """Answers of a command line before it acts: exit code, output, errors."""
     try:
         code = main(given)
     except SystemExit as end:

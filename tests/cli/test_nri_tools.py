@@ -103,7 +103,7 @@ def test_the_proxy_prints_a_timeline_and_a_summary(tmp_path, life):
 
 @pytest.mark.parametrize(("words", "shown"), [((), False), (("--show-secrets",), True)])
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_the_proxy_hides_values_of_variables_unless_it_is_told_to_show_them(tmp_path, life, form, words, shown):
+def test_the_proxy_hides_values_of_variables_unless_an_option_shows_them(tmp_path, life, form, words, shown):
     output, script = tmp_path / "timeline", tmp_path / "script.yaml"
     script.write_text("on: {CreateContainer: {answer: {adjust: {env: {PASSWORD: c4n4ry}}}}}")
     between = [*PODWIRE, "nri", "proxy", "--listen", tmp_path / "p.sock", "--connect", "{socket}", "--output", output]

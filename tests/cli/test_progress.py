@@ -27,7 +27,7 @@ def rendered(kind):
 
 
 def screen(text):
-    """What a terminal shows in the end."""
+    """The final content of a terminal."""
     rows, at = [], 0
     for whole in text.split("\n"):
         line = whole.replace(CLEAR, "")

@@ -88,7 +88,7 @@ async def test_a_session_is_a_conversation(speak):
         assert session.exit_code == 3
 
 
-async def test_a_server_that_cannot_be_told_the_end_of_input_is_an_error(speak):
+async def test_a_server_without_a_signal_for_the_end_of_input_is_an_error(speak):
     api = await speak(echo, protocols=(V4,))
     async with api.exec("web", ["sh"], stdin=True) as session:
         with pytest.raises(SessionError, match="does not speak v5"):

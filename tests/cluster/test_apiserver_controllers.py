@@ -60,7 +60,7 @@ async def store():
 
 @pytest.fixture
 async def feed(store):
-    """What the feed tells, as `(what, kind, name)`; the feed runs meanwhile."""
+    """Events of the feed, as `(what, kind, name)`; the feed runs meanwhile."""
     heard: asyncio.Queue = asyncio.Queue()
     await store.create("/registry/pods/default/old", value("old"))
     feed = StoreFeed(store, Registry(Row(item) for item in BUILTIN.all))

@@ -188,7 +188,7 @@ class Host:
             return {link.name: link for link in network.links.list()}
 
     def left(self) -> dict[str, list[str]]:
-        """What plugins have made and not taken away; the bridge may stay."""
+        """Resources that plugins made and did not remove; the bridge may stay."""
         with KernelNetwork() as network:
             links = [link.name for link in network.links.list() if link.kind != "bridge" and link.alias]
         leases = [path.name for path in self.leases.iterdir()] if self.leases.exists() else []

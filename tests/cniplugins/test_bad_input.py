@@ -76,7 +76,7 @@ TABLE = {
         "STATUS before its time": ({"CNI_COMMAND": "STATUS"}, {"cniVersion": "1.0.0"}, 1),
         "GC without a list": ({"CNI_COMMAND": "GC"}, {}, 7),
         "CHECK without a result": ({"CNI_COMMAND": "CHECK"}, {}, 7),
-        "runtimeConfig that is no object": ({}, {"runtimeConfig": []}, 6),
+        "runtimeConfig that is not an object": ({}, {"runtimeConfig": []}, 6),
     },
     "bridge": {
         "a name that no link can have": ({}, {"bridge": "a/b"}, 7),
@@ -90,7 +90,7 @@ TABLE = {
         "an IPAM that leads out": ({}, {"ipam": {"type": "../evil"}}, 7),
         "an IPAM with a path": ({}, {"ipam": {"type": "/bin/true"}}, 7),
         "an IPAM that is not there": ({}, {"ipam": {"type": "missing"}}, 7),
-        "an IPAM that is no object": ({}, {"ipam": "host-local"}, 6),
+        "an IPAM that is not an object": ({}, {"ipam": "host-local"}, 6),
     },
     "ranges": {
         "none": ({}, {"ipam": {"type": "host-local"}}, 7),
@@ -115,7 +115,7 @@ TABLE = {
         "an exclusion of everything": ({}, ipam(exclude=["10.0.0.0/8"]), 7),
         "a directory that is not a string": ({}, ipam(dataDir=5), 6),
         "a directory too long": ({}, ipam(dataDir="/x" * 3000), 7),
-        "a mirror that is no flag": ({}, ipam(mirrorHostLocal="yes"), 6),
+        "a mirror that is not a flag": ({}, ipam(mirrorHostLocal="yes"), 6),
     },
     "portmap": {
         "no result": ({}, {"type": "portmap", "prevResult": None}, 7),
@@ -196,7 +196,7 @@ def test_del_succeeds_with_names_that_add_refuses(host, plugin, keys, env):
     assert host.left() == {}
 
 
-def test_the_longest_names_can_be_attached_and_are_told_apart(host):
+def test_the_longest_names_can_be_attached_and_are_distinct(host):
     config = host.bridge(name="n" * 170, ipMasq=True)
     host.leases = host.root / "ipam" / config["name"]
     ids = ["c" * 67 + last for last in "ab"]

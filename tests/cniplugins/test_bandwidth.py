@@ -51,7 +51,7 @@ def outside(config):
 
 
 def traces(host, config):
-    """What is left of shaping."""
+    """Leftovers of shaping."""
     with KernelNetwork() as here:
         index = outside(config)
         hooks = (here.traffic.shaped(index), here.traffic.hooked(index))

@@ -69,7 +69,7 @@ def reference():
 
 
 def furnish():
-    """What the host has before any plugin comes: a wire with the default route, and a device to give away."""
+    """The host before any plugin runs: a wire with the default route, and a device to give away."""
     with KernelNetwork() as here:
         here.links.change("lo", up=True)
         here.links.add(Veth("wire0", "wire1", mac="02:00:00:00:00:01"))
@@ -165,7 +165,7 @@ def flat(seen, where=""):
 
 
 def life(host, config, programs):
-    """What is seen of one pod on a fresh host, from its ADD to its DEL."""
+    """Observations of one pod on a fresh host, from its ADD to its DEL."""
     seen = {}
 
     def run():

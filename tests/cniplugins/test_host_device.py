@@ -47,7 +47,7 @@ def is_home(host):
 
 
 def left(host):
-    """Without the device's own alias, which is no mark."""
+    """Without the device's own alias, which is not a mark."""
     found = host.left()
     found["links"] = [link for link in found.get("links", []) if link != "dev0"]
     return {key: value for key, value in found.items() if value}
@@ -238,7 +238,7 @@ def test_del_succeeds_after_a_virtual_device_ended_with_its_namespace(host, plug
     host.pod("a")
     host.add("a", device(host))
     host.namespaces.remove("a")
-    eventually(lambda: "far0" not in host.links())  # a pair is no hardware: the kernel brings only that home
+    eventually(lambda: "far0" not in host.links())  # a pair is not hardware: the kernel brings only that home
     host.delete("a", device(host))
     assert left(host) == {}
 

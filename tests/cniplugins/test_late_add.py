@@ -46,7 +46,7 @@ def test_add_that_was_started_before_its_del_is_refused(host, plugin):
     assert (code, error["code"], error["msg"]) == (1, 3, "a eth0 was deleted while this ADD waited")
     assert host.left() == {}
     pass_a_tick()
-    if plugin != "macvlan":  # loopback is no master
+    if plugin != "macvlan":  # loopback is not a master
         host.add("a", config)
         host.delete("a", config)
     assert host.left() == {}

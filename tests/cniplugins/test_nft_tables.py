@@ -31,7 +31,7 @@ def test_table_is_removed_with_its_last_element(host):
 
 
 def test_table_with_firewall_elements_is_kept(host):
-    """Which sets there are depends on which plugins were here."""
+    """The sets that exist depend on the plugins that ran here."""
     host.pod("a")
     config = host.bridge("10.88.0.0/24")
     result = host.add("a", config)

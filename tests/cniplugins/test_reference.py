@@ -33,7 +33,7 @@ def mixed(tmp_path, programs, reference):
 
 
 def seen(netns):
-    """What a pod has got of the kernel, without what the kernel makes by itself."""
+    """Kernel objects of a pod, without what the kernel makes by itself."""
     with KernelNetwork(netns) as pod:
         link = pod.links.get("eth0")
         addresses = {str(address.interface) for address in pod.addresses.list(link.ifindex)}

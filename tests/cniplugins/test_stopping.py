@@ -46,7 +46,7 @@ def said(path, body: bytes) -> socket.socket:
 
 
 def stopped(daemon: Daemon, grace: float) -> bool | None:
-    """What `stop` returned, None if it does not return."""
+    """The result of `stop`; None if it does not return."""
     events: list[bool] = []
     stopping = threading.Thread(target=lambda: events.append(daemon.stop(grace)), daemon=True)
     stopping.start()

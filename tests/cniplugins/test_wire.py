@@ -1,4 +1,4 @@
-"""What programs and the daemon say to each other, as bytes."""
+"""Messages between programs and the daemon, as bytes."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Which objects a controller owns, adopts and releases."""
+"""Ownership of objects: those that a controller owns, adopts and releases."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What becomes of claims, decided."""
+"""Decisions about claims."""
 
 import copy
 

@@ -113,7 +113,7 @@ async def status_of(api, pod="web"):
 
 
 async def allocate(api, name, *pods, **result):
-    """What a scheduler does: its finalizer, then one status with devices and holders."""
+    """Writes as a scheduler does: its finalizer, then one status with devices and holders."""
     claim = await api.get(CLAIMS, name, "default")
     claim["metadata"]["finalizers"] = [FINALIZER]
     claim = await api.replace(claim)
@@ -274,7 +274,7 @@ async def test_a_running_pod_with_its_claim_is_not_read_again(server, bare):
         asked.clear()
 
         await finish(bare, "web", "Running")
-        device = {"driver": "net.example", "pool": "n1", "device": "eth2", "data": {"told": "by a driver"}}
+        device = {"driver": "net.example", "pool": "n1", "device": "eth2", "data": {"reported": "by a driver"}}
         await bare.patch(CLAIMS, "web", {"status": {"devices": [device]}}, "default", subresource="status")
         await make_pod(bare, "third")
         await status_of(bare, "third")

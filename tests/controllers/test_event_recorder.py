@@ -1,4 +1,4 @@
-"""What controllers tell, as a real API server keeps it."""
+"""Events of controllers, as a real API server stores them."""
 
 import pytest
 

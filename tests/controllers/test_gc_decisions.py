@@ -1,4 +1,4 @@
-"""What the garbage collector decides, and when it looks."""
+"""The garbage collector's decisions, and when it checks."""
 
 import pytest
 

@@ -54,7 +54,7 @@ class Noting:
         self.names.append((now or before).name)
 
 
-def test_a_controller_is_told_of_its_resources_only():
+def test_a_controller_receives_events_of_its_resources_only():
     everything, of_secrets = Noting(), Noting(SECRETS)
     dispatcher = Dispatcher(Graph(), None, Limits())
     dispatcher.add([everything, of_secrets])

@@ -139,7 +139,7 @@ def test_a_definition_reports_its_progress_and_loses_only_our_finalizer():
 @pytest.mark.parametrize(
     ("event", "when"),
     [
-        pytest.param({"metadata": {"creationTimestamp": NOW}}, NOW, id="told once"),
+        pytest.param({"metadata": {"creationTimestamp": NOW}}, NOW, id="reported once"),
         pytest.param({"metadata": {"creationTimestamp": NOW}, "lastTimestamp": LATER}, LATER, id="repeated"),
         pytest.param(
             {"metadata": {"creationTimestamp": NOW}, "series": {"lastObservedTime": "2026-01-01T00:01:00.000000Z"}},

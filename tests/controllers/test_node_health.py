@@ -1,4 +1,4 @@
-"""What follows from how a node is."""
+"""Taints and evictions that follow from the state of a node."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a file of pools may say, and what is said of one that cannot be used."""
+"""Files of pools: valid ones, and errors about those that cannot be used."""
 
 import contextlib
 

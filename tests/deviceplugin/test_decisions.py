@@ -1,4 +1,4 @@
-"""What is decided without a kernel: choices, duties, whereabouts, hardware."""
+"""Decisions without a kernel: choices, duties, locations, hardware."""
 
 import shutil
 from pathlib import Path

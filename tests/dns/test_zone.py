@@ -1,4 +1,4 @@
-"""Which records a name of the cluster has."""
+"""Records of a name of the cluster."""
 
 import pytest
 

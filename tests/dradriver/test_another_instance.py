@@ -1,4 +1,4 @@
-"""What kubelet, runtime and operators hear while another instance of the driver has the lock."""
+"""Answers to kubelet, runtime and operators while another instance of the driver has the lock."""
 
 import asyncio
 import re

@@ -19,7 +19,7 @@ RESOURCE = "net.podwire.dev/chardev"
 
 
 class FakePodResources:
-    """Who has which of the devices, by pod."""
+    """Owners of the devices, by pod."""
 
     def __init__(self):
         self.pods = {}

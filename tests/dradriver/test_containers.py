@@ -48,7 +48,7 @@ async def ran(node, hook, sandbox):
 
 
 def checked_by(hook, netns):
-    """What the hook says of a container in that namespace."""
+    """The hook's answer about a container in that namespace."""
     container = ["nsenter", f"--net={netns}", "sh", "-c", "echo inside; exec sleep 100"]
     with subprocess.Popen(container, stdout=subprocess.PIPE) as child:
         try:

@@ -1,4 +1,4 @@
-"""What people read at pods and claims, once."""
+"""Events on pods and claims, each once."""
 
 from podwire.dradriver.config import Config
 from podwire.dradriver.inventory.config import config

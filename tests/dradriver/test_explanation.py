@@ -1,4 +1,4 @@
-"""What `podwire network-driver explain` says, and the texts of metrics and configuration."""
+"""Output of `podwire network-driver explain`, and the texts of metrics and configuration."""
 
 from pathlib import Path
 

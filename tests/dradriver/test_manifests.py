@@ -1,4 +1,4 @@
-"""What `podwire manifests network-driver` puts onto a cluster, on a real API server."""
+"""Objects of `podwire manifests network-driver`, on a real API server."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What kubelets and operators can see of the driver's devices: health, metrics, `explain`."""
+"""The driver's devices as kubelets and operators see them: health, metrics, `explain`."""
 
 import asyncio
 

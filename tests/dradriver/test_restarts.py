@@ -24,7 +24,7 @@ async def test_restarted_driver_attaches_prepared_devices_and_restores_those_of_
     await node.host.run_pod_sandbox(waiting)  # nobody is there to attach it
     await node.host.stop_pod_sandbox(ended)
     await node.host.remove_pod_sandbox(ended)
-    node.namespaces.remove("ended")  # a link that is no hardware would die with its namespace
+    node.namespaces.remove("ended")  # a link that is not hardware would die with its namespace
     assert node.links_in(waiting) == []
     async with node.driving():
         assert node.links_in(waiting) == ["net1"]

@@ -48,7 +48,7 @@ def examine(*before: str) -> dict[str, dict[str, object]]:
         pytest.param(("unshare", "--net"), "network", "podwire image import", id="no network"),
     ],
 )
-def test_a_machine_that_lacks_something_is_told_what_helps(before, name, helps):
+def test_a_check_that_fails_says_what_helps(before, name, helps):
     finding = examine(*before)[name]
     assert not finding["ok"]
     assert helps in finding["helps"]

@@ -269,7 +269,7 @@ def test_release_finds_what_a_killed_process_left(tmp_path, point):
 
 
 class LeasesAlwaysAgree(RuleBasedStateMachine):
-    """Whatever is taken and given back in whatever order: a model knows who has what."""
+    """Leases that are taken and released in any order: a model knows the owner of each address."""
 
     def __init__(self):
         super().__init__()

@@ -1,4 +1,4 @@
-"""Which addresses there are to give."""
+"""Addresses that a range can give."""
 
 from ipaddress import ip_address, ip_network
 from itertools import islice

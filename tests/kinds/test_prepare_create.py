@@ -1,4 +1,4 @@
-"""What only creation sets."""
+"""Fields that only creation sets."""
 
 import pytest
 

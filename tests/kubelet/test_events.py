@@ -1,4 +1,4 @@
-"""What a whole kubelet tells, as a real API server keeps it."""
+"""Events of a whole kubelet, as a real API server stores them."""
 
 from podwire.protocols.k8sapi.client_side.events import CORE_V1
 

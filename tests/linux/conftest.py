@@ -105,7 +105,7 @@ def group() -> Iterator[str]:
 
 
 def reported(*command: str, netns: str | None = None):
-    """What another program, in a namespace, says in JSON."""
+    """JSON output of another program in a namespace."""
     entered = ("nsenter", f"--net={netns}", "--", *command) if netns else command
     done = subprocess.run(entered, capture_output=True, text=True, check=True)
     return json.loads(done.stdout or "[]")

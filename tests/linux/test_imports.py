@@ -29,7 +29,7 @@ print(*(each for each in sys.modules if each.startswith("podwire")))
 
 
 def pulled_in(module: str) -> tuple[set[str], set[str]]:
-    """What a bare interpreter has more of after the import: packages of others, modules of ours."""
+    """Modules that an import adds to a bare interpreter: packages of others, modules of ours."""
     script = LIST.format(root=str(PACKAGE.parents[1]), module=module)
     done = subprocess.run([sys.executable, "-I", "-S", "-c", script], capture_output=True, text=True, check=True)
     others, ours = done.stdout.splitlines()

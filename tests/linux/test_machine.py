@@ -1,4 +1,4 @@
-"""What the machine is and has: read from files as they really look, and from this very machine."""
+"""Facts about the machine: read from files as they really look, and from this very machine."""
 
 import os
 from ipaddress import ip_address, ip_interface, ip_network

@@ -1,4 +1,4 @@
-"""Which nodes a pod asks for."""
+"""Nodes that a pod selects."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which taints a pod tolerates."""
+"""Taints that a pod tolerates."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a reverse proxy changes: headers, redirects, links."""
+"""Changes by a reverse proxy: headers, redirects, links."""
 
 import pytest
 

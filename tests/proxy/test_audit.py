@@ -1,4 +1,4 @@
-"""What others change in the table is found, whichever Service it belongs to."""
+"""Foreign changes of the table are found, whichever Service they belong to."""
 
 from ipaddress import ip_network
 

@@ -253,7 +253,7 @@ def test_udp_connections_of_an_address_that_changes_hands_may_lead_to_its_new_se
         assert model.difference().datagrams[key] == {target(address, 53)}
 
 
-def test_udp_frontends_that_lost_an_endpoint_or_got_the_first_are_told():
+def test_udp_frontends_that_lost_an_endpoint_or_got_the_first_are_reported():
     model = Model(HERE)
     dns, key = service(ports=(DNS,)), (4, frontend(4, "10.96.0.10", 17, 53))
 

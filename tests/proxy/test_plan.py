@@ -1,4 +1,4 @@
-"""What the kernel has to contain for a Service."""
+"""Desired content of the kernel for a Service."""
 
 from ipaddress import ip_network
 
@@ -19,7 +19,7 @@ REMOTE = slice_(endpoint("10.1.0.1"))
 
 
 def verdicts(given, *slices):
-    """What happens to packets of each frontend: the chain, and what is left for the filter."""
+    """Fate of packets of each frontend: the chain, and what is left for the filter."""
     elements = plan(given, slices, HERE, {}).elements
     chains = {key: data for (name, key), data in elements.items() if name == TARGETS}
     return {
@@ -137,7 +137,7 @@ def test_source_ranges_limit_the_addresses_of_the_load_balancer_only():
     assert ranges == {EXTERNAL + ours: EXTERNAL + bytes((10, 255, 255, 255)), EXTERNAL + own: EXTERNAL + own}
 
 
-def test_udp_frontends_are_told_with_their_endpoints():
+def test_udp_frontends_are_reported_with_their_endpoints():
     given = service(ports=(DNS,))
     known = plan(given, [slice_(endpoint("10.1.0.1"), ports=(("dns", 17, 5353),))], HERE, {}).datagrams
     assert known == {(4, frontend(4, "10.96.0.10", 17, 53)): frozenset({target("10.1.0.1", 5353)})}

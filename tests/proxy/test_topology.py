@@ -1,4 +1,4 @@
-"""Which endpoints a node uses."""
+"""Endpoints that a node uses."""
 
 import pytest
 from hypothesis import given

@@ -137,7 +137,7 @@ class Cuttable:
 
 
 class Cluster:
-    """What a test does to the API, in few words."""
+    """Writes of a test to the API, in few words."""
 
     def __init__(self, server):
         self.server = server

@@ -1,4 +1,4 @@
-"""Which node is chosen, and what is said when none is."""
+"""The chosen node, and the message when there is none."""
 
 import random
 

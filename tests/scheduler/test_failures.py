@@ -1,4 +1,4 @@
-"""What goes wrong between a scheduler and its server."""
+"""Failures between a scheduler and its server."""
 
 import asyncio
 

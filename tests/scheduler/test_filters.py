@@ -1,4 +1,4 @@
-"""What each filter says about a node, in the words that users know."""
+"""Messages of each filter about a node, in upstream's words."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Who is next."""
+"""Order of the queue."""
 
 import asyncio
 

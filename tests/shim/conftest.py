@@ -58,7 +58,7 @@ def c_program(common, build_hook) -> Path:
 
 @pytest.fixture(scope="session", params=["c", "sanitized"])
 def shim(request, common, c_program) -> tuple[str, ...]:
-    """What a command line of the shim begins with."""
+    """The first words of a command line of the shim."""
     if request.param == "c":
         return (str(c_program),)
     return (str(compiled(common, "podwire-shim-sanitized", SANITIZED)),)

@@ -79,11 +79,11 @@ def test_a_link_is_not_looked_for_without_a_process(shim, environment):
 
 
 WRONG = {
-    "no state": ("", "stdin is no OCI state with a pid"),
-    "no JSON": ('{"pid', "stdin is no OCI state with a pid"),
-    "no pid": ({"id": "c"}, "stdin is no OCI state with a pid"),
+    "no state": ("", "stdin is not an OCI state with a pid"),
+    "no JSON": ('{"pid', "stdin is not an OCI state with a pid"),
+    "no pid": ({"id": "c"}, "stdin is not an OCI state with a pid"),
     "no process": (oci_state(2**22 + 1), "process 4194305: No such file or directory"),
-    "a text for a pid": ({"pid": "12"}, "stdin is no OCI state with a pid"),
+    "a text for a pid": ({"pid": "12"}, "stdin is not an OCI state with a pid"),
 }
 
 

@@ -28,7 +28,7 @@ SANITIZED = (
     "-Werror",
 )
 INSTEAD = 'printf "instead of %s: " "$0"; cat; exit 7'
-"""What the note says is to be run without a daemon, which is handed the plugin's name."""
+"""The program that the note names for calls without a daemon, which is handed the plugin's name."""
 ADD = {"CNI_COMMAND": "ADD"}
 Answer = Callable[[socket.socket, wire.Request, list[int]], None]
 

@@ -231,7 +231,7 @@ def processes() -> str:
 
 
 def listener(box) -> int:
-    """Who listens at the control socket, as the kernel knows it."""
+    """The listener at the control socket, as the kernel knows it."""
     with box.open("") as asked:
         option = asked.socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("iII"))
     return struct.unpack("iII", option)[0]

@@ -1,4 +1,4 @@
-"""What every store promises, tried on each."""
+"""Guarantees of every store, tested on each."""
 
 import asyncio
 import random

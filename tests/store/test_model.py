@@ -19,7 +19,7 @@ PREFIXES = st.sampled_from(["/registry/", "/registry/pods/", "/registry/pods/a/"
 
 
 class StoreModel(RuleBasedStateMachine):
-    """What any store must do; the model is the list of all changes and the floor."""
+    """Model of any store: the list of all changes and the floor."""
 
     async def open(self) -> AnyStore:
         raise NotImplementedError

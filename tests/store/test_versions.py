@@ -85,7 +85,7 @@ ITEM = Item("/registry/k", b"", 5, 3)
         pytest.param(ITEM, b"v", 5, Item("/registry/k", b"v", 9, 3), id="update"),
         pytest.param(ITEM, b"v", 4, Stale, id="update from an old revision"),
         pytest.param(None, b"v", 5, Stale, id="update what is gone"),
-        pytest.param(None, b"v", 0, Stale, id="zero is no revision"),
+        pytest.param(None, b"v", 0, Stale, id="zero is not a revision"),
         pytest.param(ITEM, None, 5, None, id="delete"),
         pytest.param(ITEM, None, 6, Stale, id="delete from another revision"),
     ],

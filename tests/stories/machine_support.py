@@ -127,7 +127,7 @@ class Cluster:
         return done.returncode, json.loads(done.stdout)
 
     def left(self) -> list[str]:
-        """What is there although everything was removed, looked for without podwire."""
+        """Leftovers after everything was removed, searched without podwire."""
         files = [str(path) for path in self.prefix.rglob("*") if path.name != OWNER] if self.prefix.exists() else []
         groups = KernelCgroups().below(Options(socket=self.prefix, prefix=self.prefix).cgroup_parent)
         links = sorted(self.machine.links() - {"lo"})

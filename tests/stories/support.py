@@ -216,13 +216,13 @@ class Kubectl:
         self.version = version_of(program)
 
     def __call__(self, words: str, *more: str, given: str = "", **env: str) -> str:
-        """What it prints; it must succeed. `given` is its input, and `-f -` reads that."""
+        """Output of the command; it must succeed. `given` is its input, and `-f -` reads that."""
         ran = self.run(words, *more, given=given, **env)
         assert ran.returncode == 0, f"kubectl {words}: exit code {ran.returncode}\n{ran.stdout}\n{ran.stderr}"
         return ran.stdout
 
     def refused(self, words: str, *more: str, given: str = "", **env: str) -> str:
-        """What it complains about; it must fail."""
+        """Error output of the command; it must fail."""
         ran = self.run(words, *more, given=given, **env)
         assert ran.returncode != 0, f"kubectl {words} did not fail\n{ran.stdout}\n{ran.stderr}"
         return ran.stderr

@@ -22,7 +22,7 @@ data: {sky: blue, grass: green}
 
 
 def run_pod(server, kubectl, name="web"):
-    """What a kubelet would report."""
+    """The status that a kubelet would report."""
     path = f"/api/v1/namespaces/{kubectl.namespace}/pods/{name}/status"
     status = {
         "phase": "Running",
@@ -45,7 +45,7 @@ def run_pod(server, kubectl, name="web"):
 
 
 def bind_pod(server, kubectl, node, name="web"):
-    """What a scheduler would do."""
+    """The allocation that a scheduler would write."""
     path = f"/api/v1/namespaces/{kubectl.namespace}/pods/{name}/binding"
     target = {"apiVersion": "v1", "kind": "Node", "name": node}
     server.rest("POST", path, {"metadata": {"name": name}, "target": target})

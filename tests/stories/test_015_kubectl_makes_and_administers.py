@@ -57,7 +57,7 @@ def test_create_makes_every_kind_that_it_knows(kubectl):
         "ClusterIP", "ClusterIP", "ExternalName", "NodePort", "LoadBalancer",
     ]  # fmt: skip
     uids = kubectl("get svc,ipaddress -A -o jsonpath={.items[*].metadata.uid}").split()
-    assert len(uids) == len(set(uids)), "an address is no part of its service"
+    assert len(uids) == len(set(uids)), "an address is not part of its service"
     twice = kubectl.refused("create sa robot")
     assert 'serviceaccounts "robot" already exists' in twice
 

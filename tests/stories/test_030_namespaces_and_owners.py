@@ -1,4 +1,4 @@
-"""What follows from objects by itself: a namespace's first and last things, and what becomes of dependents."""
+"""Consequences of objects: a namespace's first and last objects, and the fate of dependents."""
 
 import json
 import time

@@ -87,7 +87,7 @@ def rows(table):
 
 
 def allocate(server, namespace, name, pod):
-    """What a scheduler does: its finalizer, then devices and holders in one status."""
+    """Writes as a scheduler does: its finalizer, then devices and holders in one status."""
     path = f"/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims/{name}"
     claim = server.rest("GET", path)
     claim["metadata"]["finalizers"] = ["resource.kubernetes.io/delete-protection"]

@@ -32,7 +32,7 @@ POD = {
     "spec": {"containers": [{"name": "web", "image": "nginx"}]},
 }
 ROOT_CA = "kube-root-ca.crt"
-"""What is put into a namespace again and again."""
+"""Content that is applied to a namespace again and again."""
 DEFINITION = {
     "apiVersion": "apiextensions.k8s.io/v1",
     "kind": "CustomResourceDefinition",
@@ -303,7 +303,7 @@ async def test_our_informer_outlives_its_server(start_server):
 
 
 class Changes:
-    """What an informer tells, collected beside."""
+    """Events of an informer, collected in the background."""
 
     def __init__(self, informer):
         self._queue = asyncio.Queue()

@@ -25,7 +25,7 @@ Broken = (aiohttp.ClientError, ConnectionError, TimeoutError)
 
 @dataclass
 class Progress:
-    """What the server acknowledged."""
+    """Writes that the server acknowledged."""
 
     versions: list[int] = field(default_factory=list)
     lost_answers: int = 0
@@ -151,7 +151,7 @@ class Watcher:
             await self.task
 
     def replayed(self, start):
-        """What the changes make of the objects that there were."""
+        """Applies the changes to the objects that existed before."""
         state = dict(start)
         for _, kind, object_ in self.events:
             name = object_["metadata"]["name"]

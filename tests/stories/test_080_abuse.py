@@ -128,8 +128,8 @@ AMBIGUOUS = [
     pytest.param(head(path=b"/" + b"x" * 100 * 1024) + SMUGGLED, id="a path of 100 KiB"),
     pytest.param(head(b"Authorization: Bearer " + b"x" * MEBIBYTE) + SMUGGLED, id="a token of a mebibyte"),
     pytest.param(head(b"Expect: a miracle") + SMUGGLED, id="an expectation"),
-    pytest.param(head(b"Impersonate-User: \xff") + SMUGGLED, id="a user who is no text"),
-    pytest.param(head(b"Content-Encoding: \xff", b"Content-Length: 0") + SMUGGLED, id="an encoding that is no text"),
+    pytest.param(head(b"Impersonate-User: \xff") + SMUGGLED, id="a user who is not text"),
+    pytest.param(head(b"Content-Encoding: \xff", b"Content-Length: 0") + SMUGGLED, id="an encoding that is not text"),
     pytest.param(b"X" * 5000 + b" / HTTP/1.1\r\nHost: x\r\n\r\n", id="a method of 5000"),
 ]
 

@@ -145,7 +145,7 @@ def kubectl(kubectl_program: Path) -> str:
 
 
 class Lines:
-    """What a program prints, line by line."""
+    """Output of a program, line by line."""
 
     def __init__(self, child: "subprocess.Popen[bytes]") -> None:
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
@@ -406,7 +406,7 @@ class Forwarded:
         raise AssertionError(f"kubectl has left without saying {words!r}")
 
     def talk(self, port: int, data: bytes) -> bytes:
-        """What comes back for this, to the end of both."""
+        """The response to these bytes, to the end of both directions."""
         with socket.create_connection(("127.0.0.1", self.local[port]), timeout=SOON) as peer:
             sending = threading.Thread(target=self._send, args=(peer, data))
             sending.start()

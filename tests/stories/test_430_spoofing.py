@@ -90,7 +90,7 @@ class Cluster:
         raise AssertionError(f"nobody has {ip}")
 
     def arrived(self, speaker: str, listener: str, frames: dict[str, bytes]) -> list[str]:
-        """Which of the frames that one pod sends its neighbour hears; the last must arrive."""
+        """Frames from one pod that its neighbour receives; the last must arrive."""
         request = json.dumps([speaker, listener, {name: each.hex() for name, each in frames.items()}])
         said = self.podwire("node exec", "node-1", "--", sys.executable, "-c", SEND, stdin=request)
         return list(json.loads(said))

@@ -90,7 +90,7 @@ class Cluster:
         return {component["name"]: component for component in json.loads(self.podwire("status -o json"))["components"]}
 
     def left(self) -> list[str]:
-        """What is there although everything was removed, looked for without podwire."""
+        """Leftovers after everything was removed, searched without podwire."""
         files = [str(path) for path in self.prefix.rglob("*") if path.name != ".owner"]
         parent = Options(socket=self.prefix, prefix=self.prefix).cgroup_parent
         groups = [str(path) for deep in ("", "*/") for path in Path("/sys/fs/cgroup").glob(f"{deep}{parent}*")]

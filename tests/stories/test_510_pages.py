@@ -104,8 +104,8 @@ mkdir /mnt/upper /mnt/work
 mount -t overlay -o lowerdir=/etc,upperdir=/mnt/upper,workdir=/mnt/work etc /etc
 mkdir -p /etc/containerd /etc/cni/net.d
 """
-"""What is made without a prefix is in memory, also the slots by which clusters of one machine keep out of each other's
-way."""
+"""State that is made without a prefix is in memory, also the slots by which clusters of one machine keep out of
+each other's way."""
 WHOLE = MACHINE + "mount -t tmpfs machine /run"
 """Also the sockets."""
 

@@ -14,7 +14,7 @@ from podwire.trace.record import decode
 
 DATA = Path(__file__).parent / "data"
 PODS = {"cni": "life", "device-plugin": "router", "network-driver": "fast", "nri": "db", "pod": "web"}
-"""Whose recording plays a flow: the pods of the demo."""
+"""The pods of the demo whose recordings play the flows."""
 
 NETWORK = """\
 ContainerRuntime->>CNIPlugin: Execute CNI ADD command

@@ -1,4 +1,4 @@
-"""What stands on an arrow: a call and its answer in few words, whatever the protocol."""
+"""Labels of arrows: a call and its answer in few words, for every protocol."""
 
 import pytest
 

@@ -49,7 +49,7 @@ DEPLOYMENT = {"kind": "Deployment", "spec": {"template": {"spec": POD["spec"]}}}
 
 
 def sent(method, detail, outcome=""):
-    """What a recorder writes to its socket for one hop."""
+    """The bytes that a recorder writes to its socket for one hop."""
     datagrams = []
     recorder = Recorder(datagrams.append, "Test")
     recorder(Hop(caller="a", callee="b", method=method, outcome=outcome, detail={"call": 1, **detail}))
@@ -63,7 +63,7 @@ def exchanged(method, request, response):
 
 
 def readable(value, path):
-    """What is left of a body that is sent to a path."""
+    """The rest of a body that is sent to a path."""
     return msgspec.json.decode(msgspec.json.encode(Position(f"POST {path}").json(json.dumps(value).encode())))
 
 

@@ -217,7 +217,7 @@ def test_bytes_are_those_of_the_published_messages():
     span = Span(
         trace=UID, id="00f067aa0ba902b7", parent="0102030405060708", service="etcd", node="n1", name="create pods",
         begin=1_800_000_000.5, end=1_800_000_001.25, attributes=(("a", "b"), ("n", 201)), error="why",
-        events=(Event(1_800_000_000.75, "told"),), dropped_events=3,
+        events=(Event(1_800_000_000.75, "sent"),), dropped_events=3,
     )  # fmt: skip
     resource_spans = only(encoded([span]), 1)
     resource, scope_spans = only(resource_spans, 1), only(resource_spans, 2)
@@ -234,7 +234,7 @@ def test_bytes_are_those_of_the_published_messages():
     assert only(result, 7) == 1_800_000_000_500_000_000
     assert only(result, 8) == 1_800_000_001_250_000_000
     assert attributes(result, 9) == {"a": "b", "n": 201}
-    assert (only(only(result, 11), 1), only(only(result, 11), 2)) == (1_800_000_000_750_000_000, b"told")
+    assert (only(only(result, 11), 1), only(only(result, 11), 2)) == (1_800_000_000_750_000_000, b"sent")
     assert only(result, 12) == 3
     status = only(result, 15)
     assert (only(status, 2), only(status, 3)) == (b"why", 2), "STATUS_CODE_ERROR"

@@ -1,4 +1,4 @@
-"""Which tap point is tapped with what: the store, programs, and which side of a connection tells."""
+"""Tap points: the store, programs, and the side of a connection that records."""
 
 import contextlib
 import json

@@ -59,7 +59,7 @@ async def test_an_answer_may_take_its_time(listeners):
         assert await dig(listeners.port) == await dig(listeners.port, "+tcp") == ["192.0.2.1"]
 
 
-async def test_a_client_that_is_told_to_use_tcp_does(listeners):
+async def test_a_client_with_a_truncated_answer_uses_tcp(listeners):
     async with serving(listeners, truncated, answer):
         assert await dig(listeners.port) == ["192.0.2.1"]
 

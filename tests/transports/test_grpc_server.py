@@ -432,7 +432,7 @@ async def test_a_client_connects_once_the_server_listens(served, client):
 
 
 async def test_a_server_that_is_slow_to_greet_is_waited_for(served, tmp_path):
-    """A busy machine is no reason to say that nobody is there."""
+    """A busy machine is not a reason to say that nobody is there."""
     await served({"Version": version})
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "slow.sock"))

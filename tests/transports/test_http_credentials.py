@@ -128,7 +128,7 @@ async def test_credentials_are_used_until_they_expire(server, program, end, time
     assert runs(path) == times
 
 
-async def test_a_curious_plugin_is_told_the_cluster(program, tmp_path):
+async def test_a_plugin_that_asks_for_it_receives_the_cluster(program, tmp_path):
     path = program()
     (tmp_path / "ca").write_text("PEM")
     access = Access(server="https://h", ca=Pem(file=str(tmp_path / "ca")), server_name="n", proxy="http://p")

@@ -214,7 +214,7 @@ LAST_CHUNK = b"0\r\n\r\n"
         pytest.param(post(b"Content-Length : 5", body=b"hello"), 400, id="a space before the colon"),
         pytest.param(post(b"Transfer-Encoding: xchunked", body=LAST_CHUNK), 400, id="an unknown encoding"),
         pytest.param(post(b"Transfer-Encoding: chunked, identity", body=LAST_CHUNK), 400, id="chunked not last"),
-        pytest.param(post(CHUNKED, body=b"zz\r\n"), 400, id="a chunk size that is no number"),
+        pytest.param(post(CHUNKED, body=b"zz\r\n"), 400, id="a chunk size that is not a number"),
         pytest.param(post(CHUNKED, body=b"5\nhello\r\n0\r\n\r\n"), 400, id="a bare LF after a chunk size"),
         pytest.param(post(CHUNKED, body=b"5;a\nb\r\nhello\r\n0\r\n\r\n"), 400, id="a bare LF in a chunk extension"),
         pytest.param(post(b"X: y\r\n z"), 400, id="a folded header"),

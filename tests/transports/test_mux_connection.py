@@ -157,7 +157,7 @@ async def test_responses_match_their_calls_in_any_order():
 @pytest.mark.parametrize(
     ("raised", "kind", "words"),
     [
-        pytest.param(NotFound("no such pod"), NotFound, "no such pod", id="an error of the protocol is told as it is"),
+        pytest.param(NotFound("no such pod"), NotFound, "no such pod", id="an error of the protocol is sent as it is"),
         pytest.param(KeyError("secret"), Internal, "RunPodSandbox failed for a reason", id="any other is a fault"),
         pytest.param(
             TimeoutError("slow disk"), Internal, "RunPodSandbox failed for a reason", id="a time-out of its own"

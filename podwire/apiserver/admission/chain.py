@@ -47,7 +47,7 @@ class Operation(msgspec.Struct, kw_only=True, eq=False):
     reinvoke: bool = False
     """A webhook or policy has changed the object, so that those before it may have to see it again."""
     reinvocations: dict[str, Any] | None = None
-    """What each plugin notes for its second round; see mutation.py."""
+    """The notes of each plugin for its second round; see mutation.py."""
     namespace_object: Object | None = None
     """The namespace of the object, once a plugin has read it; nobody may change it."""
     reservations: list[Step] = []

@@ -27,7 +27,7 @@ def take_over(operation: Operation, seen_as: Resource, changed: Any) -> bool:
     Returns whether it differs from the one before. Raises ApiError for what is not an object of its kind.
     """
     own, before = operation.resource, operation.obj
-    if before.get("kind") != own.kind.kind:  # a Binding, Eviction or Scale is no object of the resource
+    if before.get("kind") != own.kind.kind:  # a Binding, Eviction or Scale is not an object of the resource
         operation.obj = changed
         return bool(changed != before)
     obj = bodies.shaped(Body(changed), seen_as, "Ignore")

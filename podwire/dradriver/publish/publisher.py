@@ -77,7 +77,7 @@ class Publisher:
         self._deleted: dict[str, list[float]] = {}
         """When others deleted slices, within the window."""
         self._synced = self._writing = False
-        self._wake, self._hurry, self._told = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._wake, self._hurry, self._published = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._not_before = 0.0
         self._pauses = Pauses(self._limits.first_pause, self._limits.longest_pause)
         self._error = ""
@@ -92,8 +92,8 @@ class Publisher:
     async def idle(self) -> None:
         """Waits until the slices are up to date."""
         while not self._ready() or self._writes():
-            self._told.clear()
-            await self._told.wait()
+            self._published.clear()
+            await self._published.wait()
 
     async def run(self) -> None:
         """Until cancelled. Nothing is written before the inventory has read the host."""
@@ -107,7 +107,7 @@ class Publisher:
         async with self._client.informer(SLICES, Scope(field_selector=selector)) as informer:
             async for change in informer:
                 self._take(change)
-                self._told.set()
+                self._published.set()
 
     def _take(self, change: Change) -> None:
         match change:
@@ -158,7 +158,7 @@ class Publisher:
             self._wake.clear()
             if self._ready():
                 await self._publish()
-                self._told.set()
+                self._published.set()
 
     def _ready(self) -> bool:
         return self._synced and self._inventory.looked

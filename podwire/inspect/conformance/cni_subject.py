@@ -75,7 +75,7 @@ class Reply:
         except ValueError as error:
             raise Unmet(f"standard output of {self.verb} is not one JSON object: {error}\n{self.shown}") from error
         if not isinstance(value, dict):
-            raise Unmet(f"standard output of {self.verb} is not a JSON object\n{self.shown}")
+            raise Unmet(f"standard output of {self.verb} is not JSON object\n{self.shown}")
         return value
 
     @property

@@ -1,7 +1,7 @@
 """The JSONPath subset of printer columns, scale and selectable fields: `.spec.list[?(@.name=="a")]['x.y'][*]`.
 
 A path is compiled once into steps; each step turns the values found so far into the next ones. A value that is not
-there is not found; it is no error.
+there is not found; it is not an error.
 """
 
 import re

@@ -34,7 +34,7 @@ class Mismatch(TypeMismatch):
     def __init__(self, value: Any, go_type: str, *, literal: bool = False) -> None:
         super().__init__()
         word = _JSON_TYPES.get(type(value), "null")
-        self._told = f"{word} {value!r}" if literal and word == "number" else word
+        self._described = f"{word} {value!r}" if literal and word == "number" else word
         self._go_type = go_type
         self._struct = ""
         self._fields: list[str] = []
@@ -51,9 +51,9 @@ class Mismatch(TypeMismatch):
 
     def __str__(self) -> str:
         if not self._struct:
-            return f"json: cannot unmarshal {self._told} into Go value of type {self._go_type}"
+            return f"json: cannot unmarshal {self._described} into Go value of type {self._go_type}"
         field = f"{self._struct}.{'.'.join(self._fields)}"
-        return f"json: cannot unmarshal {self._told} into Go struct field {field} of type {self._go_type}"
+        return f"json: cannot unmarshal {self._described} into Go struct field {field} of type {self._go_type}"
 
 
 def too_deep() -> TypeMismatch:

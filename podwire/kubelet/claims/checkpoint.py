@@ -51,7 +51,7 @@ class ClaimCheckpoint:
         self._unsure: set[str] = set()
         """Claims whose last write failed: the disk may have either state."""
         self.damaged: dict[str, ClaimInfo] = {}
-        """What could be salvaged of quarantined files, until drivers have unprepared the claims."""
+        """Claims salvaged from quarantined files, until drivers have unprepared them."""
 
     def load(self) -> None:
         """Read everything. Blocks. Raises NewerFormat. A record that cannot be read is as good as a damaged one."""

@@ -39,7 +39,7 @@ class _Entry:
     sent: State | None = None
     """The wanted status when it was sent last."""
     stored_after_sent: State | None = None
-    """What the API made of it."""
+    """The pod as the API server returned it."""
     target: str = ""
     """The uid in the API: that of the mirror, for a static pod; empty while the API has no mirror."""
     sending: bool = False

@@ -3,7 +3,7 @@
     BadBody        a body that is not what its Content-Type says: malformed, too deep, a number out of range
 
 Strict means: UTF-8 only, no NaN or Infinity, no lone surrogates, integers in int64, bounded depth and number of parts.
-A duplicate key is no error here (the last one wins); it is reported, because `fieldValidation` decides what it means.
+A duplicate key is not an error here (the last one wins); it is reported, because `fieldValidation` decides its meaning.
 """
 
 import itertools

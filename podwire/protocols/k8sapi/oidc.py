@@ -101,5 +101,5 @@ def _object(body: bytes, about: str) -> Mapping[str, Any]:
     except (msgspec.DecodeError, UnicodeDecodeError):
         document = None
     if not isinstance(document, dict):
-        raise BadCredential(f"{about} is not a JSON object")
+        raise BadCredential(f"{about} is not JSON object")
     return document

@@ -161,7 +161,7 @@ class House:
         return self.store.revision, {item.key: item.value for item in page.items}
 
     def readable(self, collection: str, name: str) -> None:
-        """What was stored can be read, listed, shown as a table and watched."""
+        """Stored objects can be read, listed, shown as a table and watched."""
         for accept in (JSON, TABLE, PARTIAL):
             assert self.ask("GET", f"{collection}/{name}", accept=accept).body["apiVersion"]
             listed = self.ask("GET", collection, accept=accept)
@@ -170,7 +170,7 @@ class House:
         assert name in [item["object"]["metadata"]["name"] for item in self.watched(collection)]
 
     def watched(self, collection: str, **query: str) -> list[Any]:
-        """What a watch from the beginning shows at first."""
+        """First events of a watch from the beginning."""
         asked = {name: [value] for name, value in {"watch": "1", **query}.items()}
         return self.run(self._first(Request(method="GET", path=collection, query=asked, certificate=ADMIN)))
 

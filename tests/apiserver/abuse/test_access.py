@@ -1,4 +1,4 @@
-"""Who may do what, asked of everything that is served; and credentials that are none."""
+"""Authorization of everything that is served; and invalid credentials."""
 
 import base64
 import hashlib
@@ -51,7 +51,7 @@ def token(house: Any, namespace: str = "team", **wanted: Any) -> str:
 
 
 def codes(house: Any, **who: Any) -> dict[tuple[str, str, str, str], int]:
-    """What everything answers to somebody."""
+    """Status codes of all paths for one user."""
     found = {}
     for kind, verb, part, method, path in everything("team"):
         query = {"watch": "1", "resourceVersion": "x"} if verb == "watch" else {}

@@ -28,7 +28,7 @@ def real(path: str) -> str:
 
 
 def test_every_published_operation_is_served_and_no_other(shared_house, documents):
-    """What a document does not list gets 405; what it lists gets anything but that."""
+    """Verbs that a document does not list get 405; those that it lists get anything but that."""
     differences = []
     for path, item in published(documents):
         if path.startswith(("/api/v1/watch", "/apis/")) and "/watch/" in path:

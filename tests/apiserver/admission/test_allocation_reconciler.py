@@ -1,4 +1,4 @@
-"""What follows from stored objects inside the server: records of what services hold are kept true."""
+"""Side effects of stored objects inside the server: records of addresses and ports of Services are reconciled."""
 
 import pytest
 
@@ -18,7 +18,7 @@ async def keys(api):
 
 @pytest.fixture
 def crashed():
-    """What a server that died between taking and storing has left: an address and a port of `default/web`."""
+    """Leftovers of a server that died between allocation and storage: an address and a port of `default/web`."""
 
     async def leave(api):
         records = ServiceAllocations(api.store, api.clock)

@@ -1,4 +1,4 @@
-"""What a RuntimeClass brings its pods, and that nobody gets another runtime than the one that was asked for."""
+"""Effects of a RuntimeClass on its pods; nobody gets another runtime than the one that was requested."""
 
 import pytest
 

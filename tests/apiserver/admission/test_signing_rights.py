@@ -1,4 +1,4 @@
-"""Who may approve and sign requests for certificates, and which nobody may make."""
+"""Authorization to approve and sign certificate requests, and requests that nobody may make."""
 
 import base64
 

@@ -1,4 +1,4 @@
-"""What is recorded of requests to a whole API server."""
+"""Audit records of requests to a whole API server."""
 
 import asyncio
 

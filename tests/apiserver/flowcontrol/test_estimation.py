@@ -77,7 +77,7 @@ async def test_objects_are_counted_again_after_some_seconds(store):
     assert await estimator.seats(call("list", "b"), "", WIDEST) == 2
 
 
-def test_a_write_keeps_a_seat_for_every_ten_watches_that_are_told_of_it():
+def test_a_write_keeps_a_seat_for_every_ten_watches_that_receive_it():
     estimator = WorkEstimator(MemoryStore(), Clock())
     for scope, number in (
         ((PODS.prefix, "", ""), 6),

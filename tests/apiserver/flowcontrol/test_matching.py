@@ -1,4 +1,4 @@
-"""Which flow schema a request belongs to, with the schemas of a new cluster."""
+"""Flow schemas of requests, with the schemas of a new cluster."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Who may do what in a new cluster: the default roles, decided without a server."""
+"""Default roles of a new cluster, decided without a server."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""What a kubelet may do: the graph of what its pods need, and the rules on top of it."""
+"""Rights of a kubelet: the graph of objects that its pods need, and the rules on top of it."""
 
 import msgspec
 import pytest

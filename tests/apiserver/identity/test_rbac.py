@@ -1,4 +1,4 @@
-"""What roles give to service accounts: rules, bindings, and requests of real tokens."""
+"""Rights of service accounts by roles: rules, bindings, and requests of real tokens."""
 
 import msgspec
 import pytest
@@ -35,7 +35,7 @@ def asked(verb="get", resource="pods", **more):
         pytest.param({"nonResourceURLs": ["/metrics"]}, asked(resource="", path="/metrics"), True, id="a path"),
         pytest.param({"nonResourceURLs": ["/logs/*"]}, asked(resource="", path="/logs/a"), True, id="below a path"),
         pytest.param({"nonResourceURLs": ["/logs/*"]}, asked(resource="", path="/other"), False, id="another path"),
-        pytest.param({"resources": ["*"]}, asked(resource="", path="/metrics"), False, id="a path is no resource"),
+        pytest.param({"resources": ["*"]}, asked(resource="", path="/metrics"), False, id="a path is not a resource"),
     ],
 )
 def test_a_rule_allows(rule, wanted, allowed):

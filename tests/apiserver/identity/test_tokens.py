@@ -115,7 +115,7 @@ def test_every_token_has_its_own_id(tokens):
     [
         pytest.param({}, None, id="to nothing"),
         pytest.param({"pod": Named("p", "1")}, "Pod", id="to a pod"),
-        pytest.param({"pod": Named("p", "1"), "node": Named("n", "2")}, "Pod", id="to a pod, whose node is told"),
+        pytest.param({"pod": Named("p", "1"), "node": Named("n", "2")}, "Pod", id="to a pod, with its node"),
         pytest.param({"secret": Named("s", "1")}, "Secret", id="to a secret"),
         pytest.param({"node": Named("n", "1")}, "Node", id="to a node"),
     ],

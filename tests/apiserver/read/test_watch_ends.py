@@ -217,7 +217,7 @@ async def test_an_unread_watch_has_no_subscription(api):
 
 
 class Mirror:
-    """What somebody knows who follows a watch."""
+    """State that a follower of a watch knows."""
 
     def __init__(self, listed):
         self.known = {item["metadata"]["name"]: item for item in listed.body["items"]}

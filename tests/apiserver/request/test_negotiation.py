@@ -1,4 +1,4 @@
-"""Which form of an answer a client gets for what it accepts."""
+"""Form of an answer by the client's Accept header."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a kubelet is asked on behalf of users, and what becomes of its answers; the kubelet here is a test's."""
+"""Requests to a kubelet on behalf of users, and the relay of its answers; the kubelet here is a test's."""
 
 from urllib.parse import parse_qsl
 

@@ -122,7 +122,7 @@ async def test_a_charset_does_not_hide_the_format(api, config):
     [
         pytest.param("merge", b"{", 400, id="no JSON"),
         pytest.param("merge", [1], 400, id="a merge patch that is a list"),
-        pytest.param("json", {"op": "add"}, 400, id="a json patch that is no list"),
+        pytest.param("json", {"op": "add"}, 400, id="a json patch that is not a list"),
         pytest.param("json", [{"op": "leap", "path": "/data"}], 422, id="an unknown operation"),
         pytest.param("json", [{"op": "remove", "path": "/data/none"}], 422, id="a path to nothing"),
         pytest.param("merge", {"kind": "Secret"}, 400, id="another kind"),

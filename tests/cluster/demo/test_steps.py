@@ -1,4 +1,4 @@
-"""What a demo shows of what it runs, and how it is stopped."""
+"""Output of a demo about what it runs, and how it is stopped."""
 
 import os
 import signal

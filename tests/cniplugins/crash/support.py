@@ -136,7 +136,7 @@ class Network:
 
     def recover(self, how: str) -> None:
         """As a runtime does after whatever has happened to pod a; b lives on, if it is there."""
-        if how != "DEL" and self.kind != "host-device":  # with its namespace a device that is no hardware ends
+        if how != "DEL" and self.kind != "host-device":  # with its namespace a device that is not hardware ends
             self.host.namespaces.remove("a")
         if how == "GC":
             self.collect(*(result for result in self.results if result != "a"))
@@ -183,7 +183,7 @@ class Network:
 
 
 def leakcheck(host) -> list[Leftover]:
-    """What `podwire leakcheck` would tell of, where nobody has a pod."""
+    """The report of `podwire leakcheck`, where nobody has a pod."""
     return leaks(find_resources(Options(socket=host.root / "cri.sock", prefix=host.root)), ())
 
 
@@ -197,7 +197,7 @@ Called = Callable[..., tuple[int, str]]
 
 
 class Attack(NamedTuple):
-    """Which plugin of which chain is to die in which verb, and how many of its points are tried; 0 is all."""
+    """The plugin, chain and verb to kill, and the number of failpoints to try; 0 is all."""
 
     kind: str
     at: int

@@ -19,7 +19,7 @@ TRY_AGAIN_LATER = 11
 
 
 class Crowd:
-    """Who has which address at this moment, as those know who were given them."""
+    """Owners of addresses at this moment, as their callers know them."""
 
     def __init__(self, host) -> None:
         self.host, self.config = host, host.bridge(*SUBNETS, ipMasq=True)
@@ -44,7 +44,7 @@ class Crowd:
                 del self.living[address]
 
     def call(self, chance, verb: str, id_: str, netns: str, *, may_die: bool) -> dict | None:
-        """What was printed; None when it was not done, or nobody knows whether it was."""
+        """The output; None when the call was not made, or its outcome is unknown."""
         process = subprocess.Popen(
             [chance.choice(self.ways) / "bridge"],
             env=self.host.environment(verb, id_, netns),

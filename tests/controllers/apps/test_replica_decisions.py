@@ -1,4 +1,4 @@
-"""Which pods a set deletes first, and what its status says."""
+"""Order in which a set deletes pods, and its status."""
 
 import itertools
 

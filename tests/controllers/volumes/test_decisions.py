@@ -349,7 +349,7 @@ def test_a_provisioner_is_asked_by_two_annotations_once():
     assert decisions.with_provisioner(asked, "disks.example.com") is None
 
 
-def test_a_mismatch_is_told_to_both():
+def test_both_objects_report_a_mismatch():
     found = decisions.decide_volume(volume(claimRef=reference(), volumeMode="Block"), claim(uid="c1"))
     assert isinstance(found, Mismatch)
     assert found.of_volume.message == (

@@ -240,7 +240,7 @@ class Host:
         )
 
     def attached(self, *allocations: Allocation) -> tuple[Attachments, str]:
-        """Who has put these into a pod, or a link of the host as it is; and the pod's namespace."""
+        """The owner of these in a pod, or a link of the host as it is; and the pod's namespace."""
         attachments, pod = self.attachments(), self.pod()
         attachments.prepare(allocations or [self.allocation()])
         attachments.attach("pod-uid", pod)

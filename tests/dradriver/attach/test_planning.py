@@ -1,4 +1,4 @@
-"""What is to be done for a device, and what undoes it: tables, and a model of two namespaces."""
+"""Actions for a device and their undo: tables, and a model of two namespaces."""
 
 import os
 from ipaddress import ip_address, ip_interface, ip_network

@@ -1,4 +1,4 @@
-"""What a claim can ask for, found in the pod by other programs, with packets where packets tell."""
+"""Parameters of a claim, verified in the pod by other programs, with packets where they tell."""
 
 import fcntl
 import os

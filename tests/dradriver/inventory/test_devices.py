@@ -1,4 +1,4 @@
-"""What a slice says of a device; and that nothing is in it which the API would refuse."""
+"""A device in a slice; nothing is in it that the API would refuse."""
 
 from ipaddress import ip_interface
 

@@ -1,4 +1,4 @@
-"""Which links are offered, as what, and under which names."""
+"""Links that are offered, their type and their names."""
 
 from ipaddress import ip_network
 

@@ -1,4 +1,4 @@
-"""What is written so that slices say what they should, and what readers see in between."""
+"""Writes that bring slices to their desired state, and the states that readers see in between."""
 
 import pytest
 from hypothesis import given
@@ -42,7 +42,7 @@ def reported(writes: list[Write]) -> list[str]:
 @pytest.mark.parametrize(
     ("before", "wanted", "expected"),
     [
-        pytest.param([], [devices()], ["create 0@1/1[]"], id="nothing is told by an empty slice"),
+        pytest.param([], [devices()], ["create 0@1/1[]"], id="an empty slice says nothing"),
         pytest.param([], [devices("a")], ["create 0@1/1[a]"], id="the first"),
         pytest.param([published(0, "a")], [devices("a")], [], id="nothing to do"),
         pytest.param([published(0, "a")], [devices("a", "b")], ["replace 0@1/1[a b]"], id="one changes in place"),

@@ -1,4 +1,4 @@
-"""Whose word counts: classes and claims, field by field, and which configs are about a device at all."""
+"""Precedence of configuration: classes and claims, field by field, and which configs apply to a device at all."""
 
 from ipaddress import ip_interface
 

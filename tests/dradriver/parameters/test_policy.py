@@ -66,7 +66,7 @@ def class_(configs):
 
 
 async def complaint(api, object_):
-    """What the server has against an object; empty when it would take it."""
+    """The server's error about an object; empty when it would accept it."""
     try:
         await api.create(object_, dry_run=True)
     except ApiError as error:
@@ -79,7 +79,7 @@ async def is_fine(api, object_):
 
 
 def objects(case, said):
-    """What is written to the API server of a case, each with where its fields are."""
+    """Objects written to the API server of a case, each with the paths of its fields."""
     if "class" in case:
         yield class_([said(case["class"])]), "spec.config[0]", case.get("blames") == "class"
     if "says" in case:

@@ -70,7 +70,7 @@ class World:
         return new
 
     def fields(self, who: str) -> dict[str, Any]:
-        """What a manager owns, however it came by it."""
+        """Fields that a manager owns, whatever write gave them to it."""
         found = [owned.fields for manager, owned in self.managed.items() if manager.name == who]
         assert len(found) <= 1, f"{who} has several entries"
         return found[0] if found else {}

@@ -1,4 +1,4 @@
-"""What has changed, as sets of fields."""
+"""Changes as sets of fields."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Who owns what after a write: apply, co-ownership, conflicts, force, removal, and every other write."""
+"""Field ownership after a write: apply, co-ownership, conflicts, force, removal, and every other write."""
 
 import copy
 

@@ -38,13 +38,13 @@ ONE_OF = '<nil>: Invalid value: "": "spec.x" must validate one and only one sche
             WHOLE,
             True,
             ['spec.x: Invalid value: "boolean": spec.x in body must be of type integer: "boolean"'],
-            id="true is no number",
+            id="true is not a number",
         ),
         pytest.param(
             WHOLE,
             1.5,
             ['spec.x: Invalid value: "number": spec.x in body must be of type integer: "number"'],
-            id="a fraction is no integer",
+            id="a fraction is not an integer",
         ),
         pytest.param(
             {"x-kubernetes-int-or-string": True},

@@ -34,8 +34,8 @@ def test_without_columns_there_is_the_age():
     ("kind", "path", "cell"),
     [
         pytest.param("integer", ".spec.replicas", 3, id="an integer stays one"),
-        pytest.param("integer", ".spec.cronSpec", None, id="text is no integer"),
-        pytest.param("integer", ".spec.on", None, id="a boolean is no integer"),
+        pytest.param("integer", ".spec.cronSpec", None, id="text is not an integer"),
+        pytest.param("integer", ".spec.on", None, id="a boolean is not an integer"),
         pytest.param("number", ".spec.share", 0.5, id="number"),
         pytest.param("boolean", ".spec.on", True, id="boolean"),
         pytest.param("string", ".spec.replicas", "3", id="a number as text"),
@@ -43,8 +43,8 @@ def test_without_columns_there_is_the_age():
         pytest.param("string", ".spec.list[*].n", "a b", id="several values"),
         pytest.param("string", ".spec.list[0]", '{"n":"a"}', id="an object as text"),
         pytest.param("string", ".spec.nothing", None, id="nothing"),
-        pytest.param("date", ".spec.cronSpec", "<invalid>", id="text is no date"),
-        pytest.param("date", ".spec.replicas", None, id="a number is no date"),
+        pytest.param("date", ".spec.cronSpec", "<invalid>", id="text is not a date"),
+        pytest.param("date", ".spec.replicas", None, id="a number is not a date"),
     ],
 )
 def test_cells_are_of_their_columns_type(kind, path, cell):

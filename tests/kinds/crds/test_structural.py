@@ -1,4 +1,4 @@
-"""What a structural schema keeps, fills in and finds wrong."""
+"""Structural schemas: pruning, defaults and validation."""
 
 import time
 

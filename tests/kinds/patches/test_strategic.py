@@ -113,7 +113,7 @@ def test_patches(obj, patch, result):
     [
         pytest.param({}, [], 400, "must be an object", id="a list"),
         pytest.param({"map": {}}, {"map": {"$patch": "frob"}}, 400, "map: unknown patch type: frob", id="unknown directive"),
-        pytest.param({}, {"$patch": ["x"]}, 400, "the patch: unknown patch type", id="a directive that is no string"),
+        pytest.param({}, {"$patch": ["x"]}, 400, "the patch: unknown patch type", id="a directive that is not a string"),
         pytest.param({"items": []}, {"items": [{"$patch": "frob", "name": "a"}]}, 400, "items: unknown patch type", id="unknown directive in a list"),
         pytest.param({"items": items("a")}, {"items": [{"value": 1}]}, 422, "items: an element does not contain declared merge key: name", id="no merge key"),
         pytest.param({"items": items("a")}, {"items": [{"$patch": "delete"}]}, 422, "declared merge key: name", id="delete whom"),

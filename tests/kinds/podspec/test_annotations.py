@@ -15,7 +15,7 @@ CASES = {
         {A: {MIRROR: "x"}},
         [f'{A}[{MIRROR}]: Invalid value: "x": must set spec.nodeName if mirror pod annotation is set'],
     ),
-    "a cost that is no number": (
+    "a cost that is not a number": (
         {A: {COST: "cheap"}},
         [f'{A}[{COST}]: Invalid value: "cheap": must be a 32bit integer'],
     ),

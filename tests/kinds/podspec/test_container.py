@@ -28,7 +28,7 @@ CASES = {
     "none at all": ({"spec.containers": []}, ["spec.containers: Required value"]),
     "no list of containers": ({"spec.containers": ...}, ["spec.containers: Required value"]),
     "no name": ({f"{C}.name": ""}, [f"{C}.name: Required value"]),
-    "a name that is no label": ({f"{C}.name": "Main"}, [f'{C}.name: Invalid value: "Main": {NOT_LABEL}']),
+    "a name that is not a label": ({f"{C}.name": "Main"}, [f'{C}.name: Invalid value: "Main": {NOT_LABEL}']),
     "a dotted name": ({f"{C}.name": "a.b"}, [f'{C}.name: Invalid value: "a.b": must not contain dots']),
     "a long name": (
         {f"{C}.name": "a" * 64},

@@ -154,7 +154,7 @@ CASES = {
             f'{ENV}[0].valueFrom.fileKeyRef.volumeName: Not found: "gone"',
         ],
     ),
-    "a file on a volume that is no emptyDir": (
+    "a file on a volume that is not an emptyDir": (
         {
             **source(fileKeyRef={"key": "K", "path": "x", "volumeName": "data"}),
             "spec.volumes[0]": {"name": "data", "hostPath": {"path": "/x"}},

@@ -1,4 +1,4 @@
-"""What objects use of the resources that quotas limit."""
+"""Usage of the resources that quotas limit."""
 
 import pytest
 

@@ -24,7 +24,7 @@ _MUST_BE_GIVEN: dict[str, dict[str, Any]] = {
     "ValidatingAdmissionPolicyBinding": {"spec": {"policyName": "p", "validationActions": ["Deny"]}},
     "events.k8s.io/v1 Event": {"eventTime": "2026-11-15T03:44:00.000000Z"},
 }
-"""What no server invents; validation refuses objects without it."""
+"""Fields that no server sets; validation refuses objects without them."""
 
 
 def model(kind: Kind) -> Any:

@@ -136,7 +136,7 @@ _INT32 = "Go struct field ContainerPort.spec.containers.ports.containerPort of t
         pytest.param(
             container(ports=[{"containerPort": True}]),
             f"json: cannot unmarshal bool into {_INT32}",
-            id="a boolean is no integer",
+            id="a boolean is not an integer",
         ),
         pytest.param(
             container(ports={}),
@@ -340,7 +340,7 @@ def _values(shape: Any, depth: int = 0) -> st.SearchStrategy[Any]:
 )
 @given(data=st.data())
 def test_normal_form_is_final(api_version, kind, data):
-    """Whatever is taken, decoding the outcome again changes nothing and reports nothing."""
+    """Decoding the outcome again changes nothing and reports nothing."""
     body = data.draw(_values(SCHEMAS.shape(api_version, kind)))
     try:
         once = decode(body, api_version, kind)

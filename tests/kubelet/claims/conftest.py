@@ -102,7 +102,7 @@ class DraDriver:
         socket.unlink(missing_ok=True)
 
     def tell(self, *devices):
-        """That these are as they are: (device, status) or (device, status, seconds, message)."""
+        """Health of devices: (device, status) or (device, status, seconds, message)."""
         kinds = HEALTH[self.health]
         self.news = []
         for device, status, *more in devices:
@@ -206,7 +206,7 @@ def claim_of(name="mine", driver="nic.example.org", device="eth2", request="nic"
 
 
 class Claims:
-    """What a user, a scheduler and a controller would do."""
+    """Writes as a user, a scheduler and a controller do them."""
 
     def __init__(self, world):
         self._world, self._api = world, world.api

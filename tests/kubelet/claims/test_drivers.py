@@ -389,7 +389,7 @@ def is_(status, message=None):
 
 
 def connections(driver):
-    """That a driver has accepted: the kernel lists them under the path of its socket."""
+    """Connections that a driver has accepted: the kernel lists them under the path of its socket."""
     listed = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()]
     return [item for item in listed if item[-1] == str(driver.socket) and item[5] == "03"]
 

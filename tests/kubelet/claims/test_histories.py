@@ -1,4 +1,4 @@
-"""Whatever fails, is cut off or dies when: no pod starts without its claims, none loses them while it runs, nobody
+"""Failures and kills at any step: no pod starts without its claims, none loses them while it runs, nobody
 works on a claim while another does, and in the end drivers have let go of everything."""
 
 import asyncio
@@ -34,7 +34,7 @@ def claim(uid):
 
 
 class Drivers:
-    """What drivers have prepared outlives a kubelet; they fail, hesitate and forget to answer on demand."""
+    """Prepared claims outlive a kubelet; the drivers fail, hesitate and forget to answer on demand."""
 
     def __init__(self, moods):
         self.moods, self.prepared, self.busy, self.running = iter(moods), set(), set(), set()

@@ -1,4 +1,4 @@
-"""Who is asked for what when a pod comes or goes."""
+"""Calls to drivers when a pod starts or ends."""
 
 import msgspec
 import pytest

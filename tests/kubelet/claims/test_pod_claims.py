@@ -1,4 +1,4 @@
-"""Which claims a pod claim_refs, whether it may, and what of them its containers get."""
+"""Claims that a pod refers to, their admission, and the devices that its containers get."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is written down, what drivers answer and tell, what others see: pure."""
+"""Records, responses of drivers, and their reports: pure decisions."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What a container may learn of its pod and node."""
+"""Fields of its pod and node that a container may read."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a container may take, in the kernel's units."""
+"""Limits of a container in the kernel's units."""
 
 import dataclasses
 

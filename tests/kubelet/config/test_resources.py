@@ -1,4 +1,4 @@
-"""What a pod asks of its node, and how well it is protected there."""
+"""Requests of a pod, and its protection from eviction and OOM."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Who holds what is on disk before anybody hears of it, and damage is found out."""
+"""Allocations are on disk before anyone learns of them, and damage is detected."""
 
 import asyncio
 

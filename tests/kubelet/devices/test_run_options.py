@@ -1,4 +1,4 @@
-"""What plugins answer becomes what a container gets, unless it cannot be."""
+"""Responses of plugins become settings of a container, or are refused."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which devices a pod gets: never those of another, all or none, near to each other."""
+"""Allocation of devices: never those of another pod, all or none, near to each other."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Which logins are meant for which registry."""
+"""Credentials by registry."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""Which images are removed and when; the runtime is a stand-in that speaks CRI's messages."""
+"""Garbage collection of images; the runtime is a stand-in that speaks CRI's messages."""
 
 import asyncio
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""Who may use an image that a kubelet pulled."""
+"""Access to images that a kubelet pulled."""
 
 import asyncio
 import base64

@@ -1,4 +1,4 @@
-"""Which images are pulled, and which events report it; the runtime is a stand-in that speaks CRI's messages."""
+"""Image pull policies and their events; the runtime is a stand-in that speaks CRI's messages."""
 
 import asyncio
 import base64

@@ -1,4 +1,4 @@
-"""Which pods a node takes, and what it says to the others."""
+"""Admission of pods by a node, and the reasons of a rejection."""
 
 from ipaddress import ip_address
 

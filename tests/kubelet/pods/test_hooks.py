@@ -1,4 +1,4 @@
-"""What a container wants done after its start and before its stop."""
+"""Lifecycle hooks: after the start and before the stop of a container."""
 
 import asyncio
 from collections.abc import Sequence

@@ -15,7 +15,7 @@ CREATING = ["RunPodSandbox", "CreateContainer", "StartContainer"]
 
 
 def left(world):
-    """What is left of pods in the runtime and on the disk."""
+    """Leftovers of pods in the runtime and on disk."""
     directories = [*world.root.glob("pods/*"), *world.logs.glob("*")]
     return [*world.runtime.sandboxes, *world.runtime.containers, *map(str, directories)]
 

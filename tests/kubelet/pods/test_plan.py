@@ -1,4 +1,4 @@
-"""What a pod needs next: every mix of policies, ends, init containers, sidecars, lost sandboxes and held starts."""
+"""The next actions of a pod: every mix of policies, ends, init containers, sidecars, lost sandboxes and held starts."""
 
 import pytest
 from hypothesis import given

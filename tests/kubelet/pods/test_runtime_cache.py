@@ -1,4 +1,4 @@
-"""What a kubelet sees of a runtime: one that sends events, one that sends none, one that serves others, too."""
+"""A kubelet's view of a runtime: one that sends events, one that sends none, one that serves others, too."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Which pod tries again when a sandbox is freed; and that the first in the queue does, in a whole kubelet."""
+"""Retries when a sandbox is freed; the first pod in the queue is retried, in a whole kubelet."""
 
 from dataclasses import replace
 

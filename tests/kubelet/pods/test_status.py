@@ -292,7 +292,7 @@ def patched(before, patch):
 
 
 def reported(status):
-    """What a reader sees: nothing is the same as nothing said."""
+    """A reader's view: an empty message is the same as none."""
     return {
         name: sorted(({key: each for key, each in one.items() if each} for one in value), key=lambda one: one["type"])
         if name == "conditions"

@@ -78,7 +78,7 @@ class World:
         self.api.tried.clear()
 
     async def see(self, pod):
-        """What the watch brings now."""
+        """Events that the watch delivers now."""
         object_ = await self.api.get(PODS, pod.name, pod.namespace)
         self.reports.update(pods.read(object_), object_)
 

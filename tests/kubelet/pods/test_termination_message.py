@@ -1,4 +1,4 @@
-"""What a container says when it ends: from its file, or from the end of its log."""
+"""Termination messages: from the container's file, or from the end of its log."""
 
 import pytest
 

@@ -70,7 +70,7 @@ def test_a_container_that_failed_must_be_killed_with_the_grace_that_the_probe_gi
 @pytest.mark.parametrize(
     ("kind", "results"),
     [
-        pytest.param(Kind.READINESS, "-----", id="not being ready is no reason"),
+        pytest.param(Kind.READINESS, "-----", id="not being ready is not a reason"),
         pytest.param(Kind.LIVENESS, "", id="nor is a liveness probe that was never asked"),
         pytest.param(Kind.STARTUP, "", id="nor a start that goes on"),
     ],

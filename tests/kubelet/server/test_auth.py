@@ -1,4 +1,4 @@
-"""Who is let in: by certificate, or by the word of an API server, here one that a test speaks for."""
+"""Authentication: by certificate, or by an API server, whose answers a test gives here."""
 
 from dataclasses import dataclass, field
 

@@ -60,7 +60,7 @@ class CountingClient(Client):
 
 
 class Node:
-    """What tests need in one hand: the API, the kubelet's part, the files."""
+    """The API, the kubelet's part and the files that tests need."""
 
     def __init__(self, api: CountingClient, root: Path) -> None:
         self.api = api

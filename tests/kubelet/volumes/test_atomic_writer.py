@@ -15,7 +15,7 @@ from podwire.kubelet.volumes.contents import File
 
 
 def shown(directory: Path) -> dict[str, bytes]:
-    """What somebody who reads the volume sees."""
+    """The content that a reader of the volume sees."""
     found = {}
     for where, directories, files in os.walk(directory, followlinks=True):
         directories[:] = [directory for directory in directories if not directory.startswith("..")]

@@ -1,4 +1,4 @@
-"""What the kernel tells of changes, heard by a socket in the namespace where they happen."""
+"""Netlink events of changes, received by a socket in the namespace where they happen."""
 
 import errno
 import os

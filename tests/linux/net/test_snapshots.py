@@ -1,4 +1,4 @@
-"""What links have, kept exactly and given back: routes, rules, neighbours, sysctls, ethtool's features."""
+"""State of links, saved exactly and restored: routes, rules, neighbours, sysctls, ethtool's features."""
 
 import json
 import re
@@ -184,7 +184,7 @@ def test_permanent_neighbours_are_restored(kernel):
 
 
 def tc(words):
-    """What it says, but for what it has counted."""
+    """The listing without its counters."""
     output = subprocess.run(["tc", *words.split()], capture_output=True, text=True, check=True).stdout
     return re.sub(r"direct_packets_stat \d+", "direct_packets_stat", output)
 

@@ -1,4 +1,4 @@
-"""What sysfs tells of a link, from trees of files that stand for machines; and what the kernel tells beside it."""
+"""Attributes of a link in sysfs, from trees of files that stand for machines; and what the kernel reports beside it."""
 
 from pathlib import Path
 

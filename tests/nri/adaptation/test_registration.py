@@ -1,4 +1,4 @@
-"""Who becomes a plugin, who does not, and what it costs the others: nothing."""
+"""Registration: accepted and refused plugins, at no cost for the others."""
 
 import asyncio
 import contextlib
@@ -220,7 +220,7 @@ GARBAGE = {
     "text": b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
     "a mux frame of four gigabytes": struct.pack(">II", mux.RUNTIME_SERVICE, 0xFFFFFFFF) + b"x" * 100,
     "conversations that there are none of": mux_frame(0, b"abc") + mux_frame(77, b"def"),
-    "a request that is no message": mux_frame(mux.RUNTIME_SERVICE, ttrpc_frame(1, 1, b"\xff\xff\xff")),
+    "a request that is not a message": mux_frame(mux.RUNTIME_SERVICE, ttrpc_frame(1, 1, b"\xff\xff\xff")),
     "a stream with an even number": mux_frame(mux.RUNTIME_SERVICE, ttrpc_frame(2, 1, b"")),
     "an answer for no request": mux_frame(mux.PLUGIN_SERVICE, ttrpc_frame(9, 2, b"")),
     "data for no stream": mux_frame(mux.RUNTIME_SERVICE, ttrpc_frame(5, 3, b"x")),

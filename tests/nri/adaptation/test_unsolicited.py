@@ -1,4 +1,4 @@
-"""What plugins ask for on their own account."""
+"""Unsolicited requests of plugins."""
 
 import pytest
 

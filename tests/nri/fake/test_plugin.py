@@ -1,4 +1,4 @@
-"""What a scripted plugin does on the wire."""
+"""Behaviour of a scripted plugin on the wire."""
 
 import asyncio
 

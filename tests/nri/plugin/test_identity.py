@@ -1,4 +1,4 @@
-"""Who a plugin is and where its runtime is, from flags and variables."""
+"""A plugin's name and its runtime's socket, from flags and variables."""
 
 from pathlib import Path
 

@@ -23,7 +23,7 @@ _libc = ctypes.CDLL(None)
 
 @contextmanager
 def acting_as(uid: int, gid: int) -> Iterator[None]:
-    """What this thread opens belongs to them, as the kernel sees it."""
+    """Sockets that this thread opens belong to the namespace, as the kernel reports it."""
     _libc.setfsgid(gid)
     _libc.setfsuid(uid)
     try:
@@ -87,7 +87,7 @@ class Host:
         return opened
 
     def ask(self, address: str, port: int, **how) -> str:
-        """Who answers there."""
+        """The server that answers there."""
         with self.connected(address, port, **how) as opened:
             parts = []
             while part := opened.recv(1000):

@@ -33,7 +33,7 @@ ETH0 = link(2, "eth0", peer=7, peer_netns=0)
             link(7, "pw1", peer=2, peer_netns=1, master=3),
             link(3, "blue", "vrf"),
             HostAttachment(Attachment.ROUTED, "pw1"),
-            id="a master that is no bridge",
+            id="a master that is not a bridge",
         ),
         pytest.param(
             link(7, "eno1", ""), None, HostAttachment(Attachment.INSIDE, "eth0"), id="hardware with that index"

@@ -1,4 +1,4 @@
-"""What is counted, as Prometheus reads it."""
+"""Metrics as Prometheus reads them."""
 
 from podwire.nriplugins.network.metrics import Meter
 

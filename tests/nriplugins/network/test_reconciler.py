@@ -1,4 +1,4 @@
-"""What the keeper does when something cannot be done; policies are a double here, the rest is real."""
+"""The reconciler when an operation fails; policies are a double here, the rest is real."""
 
 import asyncio
 

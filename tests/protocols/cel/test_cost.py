@@ -1,4 +1,4 @@
-"""What an expression can cost at worst."""
+"""Worst-case cost of an expression."""
 
 import pytest
 from hypothesis import given

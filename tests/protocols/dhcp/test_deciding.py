@@ -1,4 +1,4 @@
-"""What a client decides: on its way to a lease, and while it has one."""
+"""A client's decisions: on its way to a lease, and while it has one."""
 
 from dataclasses import replace
 from ipaddress import IPv4Address, IPv4Network
@@ -174,7 +174,7 @@ def test_waits_grow_to_a_minute_and_differ_by_chance(tries, chance):
 @pytest.mark.parametrize(
     ("more", "field", "value"),
     [
-        pytest.param({1: b"\xff"}, "unreadable", (1,), id="a mask that cannot be read is told"),
+        pytest.param({1: b"\xff"}, "unreadable", (1,), id="an unreadable mask is reported"),
         pytest.param({26: (1400).to_bytes(2)}, "mtu", 1400, id="MTU"),
         pytest.param({26: (60).to_bytes(2)}, "mtu", None, id="an MTU that no link can have"),
         pytest.param({58: (100).to_bytes(4), 59: (200).to_bytes(4)}, "renew_after", 100, id="T1"),

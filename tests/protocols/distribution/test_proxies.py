@@ -1,4 +1,4 @@
-"""Which proxy a URL is asked through, by the environment of a process."""
+"""Proxy of a URL, by the environment of a process."""
 
 import pytest
 

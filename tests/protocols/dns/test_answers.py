@@ -67,7 +67,7 @@ def test_what_does_not_fit_loses_additional_records_and_then_all():
     assert (len(cut), dnslib.DNSRecord.parse(cut).header.tc) == (len(data), 1)
 
 
-def test_an_unknown_version_of_edns_is_told_in_the_extended_code():
+def test_an_unknown_version_of_edns_is_answered_by_the_extended_code():
     query, data = asked(edns=1232)
     parsed = dnslib.DNSRecord.parse(empty(query, data, BADVERS))
     assert (parsed.header.rcode, parsed.ar[0].edns_rcode) == (0, 1)

@@ -1,4 +1,4 @@
-"""What upstream decodes from a protobuf body, by another implementation: Google's parser with the same messages.
+"""Upstream's decoding of a protobuf body, by another implementation: Google's parser with the same messages.
 
 Google's parser keeps a known field with a wrong wire type as an unknown one; Go's generated decoders refuse it, and so
 does `reference`. Strings are bytes here: Go does not check them.

@@ -77,7 +77,7 @@ def test_the_depth_limit_is_the_callers():
     ("body", "duplicates"),
     [
         pytest.param('{"a":1,"a":2}', ["a"], id="at the top"),
-        pytest.param('{"a":1,"a":2,"a":3}', ["a"], id="three times is told once"),
+        pytest.param('{"a":1,"a":2,"a":3}', ["a"], id="three times is reported once"),
         pytest.param('{"spec":{"replicas":1,"x":[],"replicas":2}}', ["spec.replicas"], id="below"),
         pytest.param('{"c":[{"i":1},{"i":1,"i":2}]}', ["c[1].i"], id="in a list"),
         pytest.param('[[{"i":1,"i":2}]]', ["[0][0].i"], id="in lists of lists"),

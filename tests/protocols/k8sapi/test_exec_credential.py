@@ -21,7 +21,7 @@ def answer(version=V1, **status) -> bytes:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_plugin_is_told_the_cluster_if_it_wants_to_know_it(version):
+def test_a_plugin_receives_the_cluster_if_it_asks_for_it(version):
     cluster = {"server": "https://h"}
     curious = ExecPlugin(command="a", api_version=version, provide_cluster_info=True, cluster_config=b'{"a":1}')
     assert json.loads(exec_info(curious, interactive=True, cluster=cluster)) == {

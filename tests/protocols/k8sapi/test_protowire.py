@@ -128,7 +128,7 @@ POD = body("v1", "Pod", sized(1, sized(1, b"web")))
         pytest.param(protobuf.MAGIC, 'no kind "" is registered for version ""', id="no type"),
         pytest.param(body("v1", "Foo", b""), 'no kind "Foo" is registered for version "v1"', id="unknown kind"),
         pytest.param(body("apps.example.com/v1", "Deployment", b""), "no kind", id="a kind of another group"),
-        pytest.param(body("v1", "Container", b""), "no kind", id="a message that is no kind"),
+        pytest.param(body("v1", "Container", b""), "no kind", id="a message that is not a kind"),
         pytest.param(POD + sized(3, b"gzip"), "contentEncoding 'gzip' is not supported", id="compressed"),
         pytest.param(POD + sized(4, b"application/json"), "contentType", id="JSON in the envelope"),
         pytest.param(body("v1", "Pod", b"\x0b" * 10_000), "proto: Pod: wrong wireType = 3 for field metadata", id="groups"),

@@ -157,7 +157,7 @@ def real(request, client, time) -> Recorder:
 
 
 async def kept(client: Client, recorder: Recorder, shape=CORE_V1) -> list[dict[str, Any]]:
-    """What the server has when all is sent."""
+    """The server's state when all is sent."""
     await settled(recorder)
     return list((await client.list(shape.kind, Scope(namespace="default"))).items)
 
@@ -240,7 +240,7 @@ async def test_a_burst_is_sent_without_further_pauses(api, recorder, pauses):
         for reason in map(str, range(BURST - 1)):
             recorder.tell(pod(), "Normal", reason, "x")
         await api.called(1)
-        recorder.tell(pod(), "Normal", "told while others are sent", "x")
+        recorder.tell(pod(), "Normal", "recorded while others are sent", "x")
         api.gate.set()
     assert (len(api.created), pauses.asked) == (BURST, [BATCH_SECONDS])
 

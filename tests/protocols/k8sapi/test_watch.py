@@ -68,7 +68,7 @@ def test_an_invalid_frame_is_an_error(text):
         pytest.param([], Frame(ADDED, pod("a")), [Added(pod("a"))], id="new"),
         pytest.param([], Frame(MODIFIED, pod("a")), [Added(pod("a"))], id="modified, but new to us"),
         pytest.param([pod("a")], Frame(MODIFIED, pod("a", 2)), [Updated(pod("a", 2), pod("a"))], id="modified"),
-        pytest.param([pod("a")], Frame(ADDED, pod("a")), [], id="told twice"),
+        pytest.param([pod("a")], Frame(ADDED, pod("a")), [], id="sent twice"),
         pytest.param(
             [pod("a")],
             Frame(ADDED, pod("a", 3, uid="u2")),

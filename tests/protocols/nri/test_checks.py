@@ -1,4 +1,4 @@
-"""What no answer may say: the field and the reason."""
+"""Text that no answer may contain: the field and the reason."""
 
 from typing import Any
 

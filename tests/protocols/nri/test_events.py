@@ -41,7 +41,7 @@ def test_all_calls_but_configure_synchronize_shutdown_and_statechange_are_events
 @pytest.mark.parametrize(
     ("version", "mask"),
     [
-        pytest.param("", FIRST_EVENTS, id="none told, before 0.12"),
+        pytest.param("", FIRST_EVENTS, id="no version, before 0.12"),
         *(
             pytest.param(name, FIRST_EVENTS, id=name)
             for name in ("v0.2.0", "v0.3.0", "v0.4.0", "v0.6.0", "v0.6.1", "v0.7.0", "v0.8.0", "v0.9.0", "0.9.5")
@@ -61,7 +61,7 @@ def test_all_calls_but_configure_synchronize_shutdown_and_statechange_are_events
             )
         ),
         pytest.param("0.0.0-unknown", ALL_EVENTS, id="a build that does not know its own, as Go's stub says it"),
-        pytest.param("(devel)", ALL_EVENTS, id="no version, but told, so 0.12 or newer"),
+        pytest.param("(devel)", ALL_EVENTS, id="unknown version, so 0.12 or newer"),
     ],
 )
 def test_a_version_knows_so_many_events(version, mask):

@@ -25,12 +25,12 @@ class Case:
     one: Any
     other: Any
     seen: Callable[[pb.Container], Any] | None
-    """What the next plugin is shown of it; None where a container has no such field."""
+    """The value that the next plugin is shown; None where a container has no such field."""
     reported: Callable[[dict[str, Any]], Any]
     seen_one: Any
     spec_one: Any
     mark: Any = None
-    """What removes it; None for a field that cannot be removed."""
+    """The adjustment that removes it; None for a field that cannot be removed."""
 
     def adjust(self, *values: Any) -> pb.CreateContainerResponse:
         """An answer that sets the field to values, one after the other."""

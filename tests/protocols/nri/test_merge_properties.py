@@ -1,4 +1,4 @@
-"""What holds of merging whatever the plugins answer."""
+"""Invariants of merging, whatever the plugins answer."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Who a plugin may be."""
+"""Valid identities of a plugin."""
 
 import pytest
 

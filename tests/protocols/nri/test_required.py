@@ -1,4 +1,4 @@
-"""Which plugins a pod must not start without."""
+"""Plugins without which a pod must not start."""
 
 import pytest
 

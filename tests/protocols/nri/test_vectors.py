@@ -60,7 +60,7 @@ def frames_of(data, cut=1 << 20):
 
 
 def unknown_fields(message):
-    """Whatever was in the bytes and is in no .proto, at any depth."""
+    """Removes all that is in the bytes and in no .proto, at any depth."""
     found = list(UnknownFieldSet(message))
     for field, value in message.ListFields():
         if field.message_type is None:
@@ -251,7 +251,7 @@ def meant(result):
 
 
 def received(case, cut):
-    """What a side makes of the bytes of a case, in chunks."""
+    """Events that a side reads from the bytes of a case, in chunks."""
     data, answering, asking = unpacked(case["bytes"]), Answering(), Asking()
     for _ in range(case.get("awaited", 0)):
         asking.request("s", "m", b"")

@@ -55,7 +55,7 @@ def test_an_outcome_arrives_however_it_is_cut(outcome, data):
                 "details": {"causes": [{"reason": "ExitCode", "message": "-"}]},
             },
             Failed("m"),
-            id="an exit code that is no number",
+            id="an exit code that is not a number",
         ),
         pytest.param({"reason": "NonZeroExitCode", "message": "m", "details": None}, Failed("m"), id="no details"),
     ],

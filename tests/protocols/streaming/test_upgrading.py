@@ -1,4 +1,4 @@
-"""What clients ask for with their Upgrade header."""
+"""Protocols that clients request with their Upgrade header."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Who may say what when. The rules on bytes are vectors (see ../nri/vectors); here is what bytes do not show."""
+"""Order of messages by sender. The rules on bytes are vectors (see ../nri/vectors); here is what bytes do not show."""
 
 import asyncio
 
@@ -40,7 +40,7 @@ def test_a_request_arrives_unchanged():
         pytest.param(2.0, 2_000_000_000, id="seconds"),
         pytest.param(0.0, 1, id="no time at all is not the same as not saying"),
         pytest.param(float("inf"), 9_000_000_000_000_000_000, id="for ever"),
-        pytest.param(1e12, 9_000_000_000_000_000_000, id="longer than can be told"),
+        pytest.param(1e12, 9_000_000_000_000_000_000, id="longer than the field can say"),
     ],
 )
 def test_the_time_out_is_sent_in_nanoseconds(reported, nanoseconds):

@@ -1,4 +1,4 @@
-"""Whom a change on the host affected: two pods at a bridge, one at a link of its own."""
+"""Pods affected by a change on the host: two at a bridge, one at a link of its own."""
 
 import pytest
 
@@ -71,7 +71,7 @@ def affected():
         pytest.param(element("", gone=False), "c", id="an element that names nobody is new: those that fail"),
         pytest.param(Changed(monitor.RULESET, True), "abc", id="a rule, chain or table is gone"),
         pytest.param(Changed(monitor.RULESET), "c", id="a rule, chain or table is new: those that fail"),
-        pytest.param(Changed(monitor.ANYTHING), "abc", id="more was told than heard"),
+        pytest.param(Changed(monitor.ANYTHING), "abc", id="events were lost"),
     ],
 )  # fmt: skip
 def test_a_change_affected(affected, change, who):

@@ -358,7 +358,7 @@ def test_plugins_of_others_are_asked_the_same(node, tmp_path):
 
 
 def sockets():
-    """That this process has open."""
+    """Files that this process has open."""
     found = set()
     for path in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(FileNotFoundError):

@@ -24,9 +24,9 @@ HOUR = 3600.0
 
 GATED = """#!/bin/sh
 cat >"$0.$CNI_COMMAND"
-echo begin $CNI_COMMAND >>"$0.told"
+echo begin $CNI_COMMAND >>"$0.calls"
 while [ ! -e "$0.open" ]; do sleep 0.02; done
-echo end $CNI_COMMAND >>"$0.told"
+echo end $CNI_COMMAND >>"$0.calls"
 [ $CNI_COMMAND != ADD ] || echo '{"cniVersion": "1.1.0", "ips": [{"address": "10.1.0.5/24"}]}'
 """
 HANGING = """#!/bin/sh
@@ -50,7 +50,7 @@ def gated(node):
     program = node.plugin("gated", GATED)
     node.network("gated")
     node.cache = node.cache.with_name("cache")  # where a runtime's is, below the directory of its state
-    reported, gate = program.with_name("gated.told"), program.with_name("gated.open")
+    reported, gate = program.with_name("gated.calls"), program.with_name("gated.open")
     return lambda: reported.read_text().splitlines() if reported.exists() else [], gate
 
 

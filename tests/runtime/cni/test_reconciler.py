@@ -1,4 +1,4 @@
-"""What is done although nobody asks: pods detached at last, garbage collected, STATUS asked."""
+"""Background work: late detachment of pods, garbage collection, STATUS."""
 
 import asyncio
 import contextlib
@@ -189,9 +189,9 @@ async def test_gc_leaves_networks_without_our_pods_alone(node):
 
 SLOW = """#!/bin/sh
 cat >/dev/null
-echo begin $CNI_COMMAND >>$0.told
+echo begin $CNI_COMMAND >>$0.calls
 sleep 0.4
-echo end $CNI_COMMAND >>$0.told
+echo end $CNI_COMMAND >>$0.calls
 [ $CNI_COMMAND != ADD ] || echo '{"cniVersion": "1.1.0", "ips": [{"address": "10.1.0.5/24"}]}'
 """
 
@@ -202,7 +202,7 @@ async def test_gc_excludes_add_and_del(node, pod):
     network = node.cni(plugin=20.0)
 
     def reported():
-        path = node.bin / "slow.told"
+        path = node.bin / "slow.calls"
         return path.read_text().splitlines() if path.exists() else []
 
     adding = asyncio.create_task(network.attach(pod))

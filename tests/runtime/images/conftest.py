@@ -114,7 +114,7 @@ class Made:
         }
 
     def docker_files(self) -> dict[str, bytes]:
-        """What `docker save` writes."""
+        """The archive that `docker save` writes."""
         config = f"{hashlib.sha256(self.config_blob).hexdigest()}.json"
         paths = [f"{number:064x}/layer.tar" for number, _ in enumerate(self.plain)]
         row = {"Config": config, "RepoTags": [self.name] if self.name else None, "Layers": paths}
@@ -164,7 +164,7 @@ Merged = Callable[..., str]
 
 @pytest.fixture
 def merged(tmp_path_factory: pytest.TempPathFactory) -> Merged:
-    """What a shell command says in an overlayfs of these layers (the highest first), mounted where nobody sees it."""
+    """Output of a shell command in an overlayfs of these layers (the highest first), in a private mount namespace."""
     if os.geteuid() != 0:
         pytest.skip("mounts an overlayfs")
 

@@ -34,7 +34,7 @@ def archives(oci, tmp_path) -> dict[str, Path]:
 
 
 def check(store: Path) -> set[str]:
-    """What is there after a crash is whole; the short names of the images."""
+    """Files are complete after a crash; returns the short names of the images."""
     images = Images(store)
     assert images.problems() == []
     assert list((store / "staging").iterdir()) == []

@@ -1,4 +1,4 @@
-"""What is kept for containers, and for whom."""
+"""Directories kept for containers, and for whom."""
 
 import pytest
 

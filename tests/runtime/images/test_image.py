@@ -1,4 +1,4 @@
-"""Who an image wants to be."""
+"""The user that an image asks for."""
 
 import pytest
 from hypothesis import given

@@ -227,7 +227,7 @@ BAD = {  # what is wrong, and words of the error
         **made.files(),
         "oci-layout": b'{"imageLayoutVersion":"2"}',
     },
-    ("an index that is no JSON", "index.json: is invalid"): lambda oci, made: {
+    ("an index that is not JSON", "index.json: is invalid"): lambda oci, made: {
         **made.files(),
         "index.json": b"{",
     },

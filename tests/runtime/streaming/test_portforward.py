@@ -76,7 +76,7 @@ class Wire:
 
 
 class Client:
-    """What has come on each stream, and which of them have ended."""
+    """The data received on each stream, and which streams have ended."""
 
     def __init__(self, wire: Wire) -> None:
         self.wire = wire

@@ -1,4 +1,4 @@
-"""Which devices claims get on a node, rule by rule."""
+"""Devices that claims get on a node, rule by rule."""
 
 import pytest
 
@@ -23,7 +23,7 @@ def found(words, claim_cache, *wanted, node=None, budget=None):
 
 @pytest.fixture
 def given(words):
-    """What one claim gets of some devices on a node."""
+    """The share of some devices that one claim gets on a node."""
 
     def of(devices, *requests, constraints=(), held=(), classes=None, rules=()):
         claim_cache = words.claim_cache(

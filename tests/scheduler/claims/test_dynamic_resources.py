@@ -35,7 +35,7 @@ def snapshot_of(claim_cache, *names):
 
 
 def reported(found):
-    """What is said besides the counts and what became of preemption."""
+    """The message without the counts and the outcome of preemption."""
     assert isinstance(found, Unschedulable)
     return found.message.partition(" preemption: ")[0].partition(": ")[2]
 

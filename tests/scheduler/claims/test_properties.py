@@ -1,4 +1,4 @@
-"""Whatever is asked, held and given back: no device twice, nothing below zero, all or nothing, always the same."""
+"""Invariants of all requests, allocations and releases: no device twice, nothing below zero, all or nothing."""
 
 from collections import Counter
 

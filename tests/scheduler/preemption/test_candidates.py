@@ -1,4 +1,4 @@
-"""Which pods are preempted, on which node, and what is said when that does not help."""
+"""Preempted pods, their node, and the message when preemption does not help."""
 
 import itertools
 

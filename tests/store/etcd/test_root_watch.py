@@ -1,4 +1,4 @@
-"""What the one watch makes of etcd's answers, good and bad."""
+"""Handling of etcd's watch responses, good and bad."""
 
 import pytest
 

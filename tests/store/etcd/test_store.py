@@ -114,7 +114,7 @@ async def writing(store: EtcdStore, count: int = 4):
 
 
 async def hold_against_the_watch(store: EtcdStore, watch, work: Writing) -> None:
-    """What was acknowledged is there, what is unknown is there or not, and the watch saw all of it once, in order."""
+    """Acknowledged writes are there, unknown ones are there or not, and the watch saw all of them once, in order."""
     last = await store.create(f"{PODS}last", b"")
     seen = []
     async with asyncio.timeout(SOON):

@@ -40,7 +40,7 @@ PODWIRE = Path(sys.executable).with_name("podwire")
 PREFIX, OWNER = "pwc-", "owner"
 """How our directories begin, and the file in them that names the test process; a socket's path must be short."""
 OURS = {OWNER, ".kube", "boot-id", "copy", "died", "failpoints", "fill"}
-"""What lies below a prefix that podwire did not make."""
+"""Files below a prefix that podwire did not make."""
 SOON = 90.0
 """Seconds until something that must come true has failed: the machine may be busy with all other tests."""
 FOREVER = "trap 'exit 0' TERM; sleep 100000 & wait"
@@ -139,7 +139,7 @@ class Cluster:
         assert self.left() == []
 
     def left(self) -> list[str]:
-        """What there is after `down` that was not there before `up`."""
+        """Resources after `down` that did not exist before `up`."""
         files = [str(path) for path in self.prefix.iterdir() if path.name not in OURS]
         links = [link for link in self.space.links() if link != "lo"]
         mounts = [mount for mount in self.space.mounts() if mount.startswith(f"{self.prefix}/")]
@@ -169,7 +169,7 @@ class Cluster:
         return {component["name"]: component for component in self.notes()["components"]}
 
     def notes(self) -> dict[str, Any]:
-        """What the supervisor wrote down, without asking a program."""
+        """The supervisor's record, read without a program."""
         found: dict[str, Any] = json.loads(self.layout.status.read_bytes())
         return found
 
@@ -205,7 +205,7 @@ class Cluster:
         self.eventually(lambda: not self.processes(), "all components are gone")
 
     def reboot(self) -> None:
-        """What a reboot does: no process goes on, namespaces and their mounts and links are gone, and so is /run."""
+        """Simulates a reboot: no process goes on, namespaces and their mounts and links are gone, and so is /run."""
         shims, groups = self.residents(), group_of(self.prefix)
         self.kill_everything()
         kill(shims)
@@ -219,7 +219,7 @@ class Cluster:
         self.initial_mounts = []
 
     def residents(self) -> list[int]:
-        """Who is in the node's namespaces beside kubelet and runtime: shims, and what hooks and plugins run."""
+        """Processes in the node's namespaces beside kubelet and runtime: shims, hooks and plugins."""
         own = {component["pid"] for component in self.components().values()}
         kubelet = self.pid("kubelet")
         inodes = {(kind, of_process(kubelet, kind)) for kind in ("net", "mnt")}
@@ -392,7 +392,7 @@ class Cluster:
         assert self.leases() == set(addresses)
 
     def leaks(self) -> list[str]:
-        """What is left of pods on a cluster that has none."""
+        """Leftovers of pods on a cluster that has none."""
         places = [self.prefix / "run/netns", self.layout.run / "ipcns", self.layout.run / "shm"]
         places += [self.layout.run / "crun", self.prefix / "var/lib/kubelet/pods", self.prefix / "var/log/pods"]
         places += [self.layout.state / name for name in ("runtime/sandboxes", "runtime/containers")]

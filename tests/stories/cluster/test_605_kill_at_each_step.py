@@ -15,7 +15,7 @@ SEED = int(os.environ.get("PODWIRE_CRASH_SEED", "0")) or int(time.time()) // 360
 
 PODS = 5
 COMPONENTS = {"kubelet": "kubelet", "scheduler": "scheduler", "runtime": "runtime", "store": "apiserver"}
-"""Who dies at a failpoint whose name begins so."""
+"""Processes that die at a failpoint whose name begins so."""
 RARE = {
     "store.compacting",
     "scheduler.claim-allocated",

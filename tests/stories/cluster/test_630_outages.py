@@ -38,7 +38,7 @@ def without(cluster, component, directory):
 
 
 def changes(cluster, version):
-    """What a watch tells of pods since a revision."""
+    """Events of a watch on pods since a revision."""
     path = f"{PODS}?watch=1&resourceVersion={version}&timeoutSeconds=2"
     events = [json.loads(line) for line in cluster.output("get", "--raw", path).splitlines()]
     return [(event["type"], event["object"]["metadata"]["name"]) for event in events if event["type"] != "BOOKMARK"]

@@ -29,7 +29,7 @@ def free(cluster):
 
 
 def write_until_refused(cluster):
-    """What the first write says that is refused: some go into blocks that the store has already."""
+    """The error of the first write that is refused: some go into blocks that the store has already."""
     for number in range(100):
         done = cluster.kubectl("create", "configmap", f"big-{number}", f"--from-literal=a={'x' * 100_000}")
         if done.returncode:

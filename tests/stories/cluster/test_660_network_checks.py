@@ -49,7 +49,7 @@ class PodTrace:
         return found
 
     def check(self, name):
-        """What the runtime says of the last CHECK; empty before the first."""
+        """The runtime's status of the last CHECK; empty before the first."""
         answer = self.cluster.cri("PodSandboxStatus", pod_sandbox_id=self.sandbox(name), verbose=True)
         return json.loads(answer.info.get("networkCheck", "{}"))
 
@@ -79,7 +79,7 @@ class PodTrace:
         return self._run(self.cluster.pid("runtime"), *words)
 
     def listed(self):
-        """What `podwire cni list` shows."""
+        """Output of `podwire cni list`."""
         directory = self.cluster.layout.state / "cni/attachments"
         return self.cluster.space.run(self.cluster.program, "cni", "list", "--data-dir", directory).stdout
 

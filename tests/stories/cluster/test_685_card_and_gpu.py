@@ -64,7 +64,7 @@ def pod(number):
 
 
 def devices(cluster):
-    """What is offered: by driver and name, the attributes."""
+    """Devices offered: attributes by driver and name."""
     found = cluster.get("resourceslices") or {"items": []}
     return {
         (item["spec"]["driver"], device["name"]): device["attributes"]

@@ -171,7 +171,7 @@ def test_images_are_imported_and_pull_errors_are_containerds(cluster):
 
 
 def left_of(cluster):
-    """What there still is of pods: nothing, once all of them are removed."""
+    """Leftovers of pods: none, once all of them are removed."""
     root, found = cluster.machine.root, sorted(cluster.containerd.containers())
     found += [link for link in cluster.machine.links() if link.startswith("veth")]
     found += [mount for mount in cluster.machine.mounts() if "k8s.io" in mount or "kubelet/pods" in mount]

@@ -272,7 +272,7 @@ class Stage:
         return f"/proc/{pid}/ns/net"
 
     def look(self, pod: str, line: str) -> Any:
-        """What `ip` says of a pod's network."""
+        """Output of `ip` about a pod's network."""
         words = ["nsenter", f"--net={self.netns_of(pod)}", "ip", "-j", *line.split()]
         done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=PATIENCE)
         return json.loads(done.stdout) if done.stdout.strip() else []

@@ -14,7 +14,7 @@ from podwire.linux.net.wire import CREATE, EXCL, Request, nested, text, u32
 from podwire.linux.proc.namespaces import visit
 
 ODD = "net-nvwhqnk7gy"
-"""The device of `mlx5_6`, which is no DNS label."""
+"""The device of `mlx5_6`, which is not a DNS label."""
 
 
 @pytest.fixture(scope="module")

@@ -127,7 +127,7 @@ def test_no_kill_allocates_a_device_twice_or_leaves_leftovers(stage, claim):
 
 
 def left(state):
-    """What the driver keeps of claims and pods."""
+    """The driver's records of claims and pods."""
     places = ("records/*/*.json", "attached/*", "listed/*.json", "leases/*.json")
     return [str(found) for path in places for found in state.glob(path)]
 

@@ -28,7 +28,7 @@ def paired(number, parameters):
 
 
 def all_devices(stage):
-    """What both drivers offer: by name, the attributes."""
+    """Devices of both drivers: attributes by name."""
     found = stage.cluster.get("resourceslices") or {"items": []}
     return {device["name"]: device for slice_ in found["items"] for device in slice_["spec"]["devices"]}
 
@@ -92,14 +92,16 @@ def test_a_card_without_carrier_is_reported_and_not_allocated_until_it_is_back(s
 
 def test_kubectl_shows_the_claim_and_the_trace_matches_the_flow(stage, claim):
     stage.run(
-        claim("told", "rail1", addresses=["198.51.100.7/24"]),
+        claim("addressed", "rail1", addresses=["198.51.100.7/24"]),
         stage.pod(
-            "told", "told", container={"resources": {"claims": [{"name": "told"}], "limits": {f"{NET}/chardev": "1"}}}
+            "addressed",
+            "addressed",
+            container={"resources": {"claims": [{"name": "addressed"}], "limits": {f"{NET}/chardev": "1"}}},
         ),
     )
-    stage.claimed_devices("told", "True", "Attached")
-    [device] = stage.given("told")
-    pod, claimed = (stage.cluster.output("describe", kind, "told") for kind in ("pod", "resourceclaim"))
+    stage.claimed_devices("addressed", "True", "Attached")
+    [device] = stage.given("addressed")
+    pod, claimed = (stage.cluster.output("describe", kind, "addressed") for kind in ("pod", "resourceclaim"))
     assert f"{device} is net1 with 198.51.100.7/24" in pod
     for name in ("NetworkReady", "Attached", "198.51.100.7/24", f"{device} is net1"):
         assert name in claimed
@@ -111,12 +113,12 @@ def test_kubectl_shows_the_claim_and_the_trace_matches_the_flow(stage, claim):
     story = stage.cluster.space.run(
         stage.cluster.program, "node", "exec", "--prefix", stage.cluster.prefix, "node-1", "--", stage.cluster.program,
         "network-driver", "--node-name", "node-1",
-        "--kubeconfig", "/var/lib/podwire/identities/network-driver.kubeconfig", "explain", "told",
+        "--kubeconfig", "/var/lib/podwire/identities/network-driver.kubeconfig", "explain", "addressed",
     )  # fmt: skip
-    assert "attached to pod default/told as net1" in story.stdout, story.stderr
-    stage.deleted("told")
-    stage.never_bare("told")
+    assert "attached to pod default/addressed as net1" in story.stdout, story.stderr
+    stage.deleted("addressed")
+    stage.never_bare("addressed")
 
 
 def checked(stage):
-    return stage.cluster.podwire("trace", "told", "--check", "network-driver").stdout
+    return stage.cluster.podwire("trace", "addressed", "--check", "network-driver").stdout

@@ -1,4 +1,4 @@
-"""What cannot be is refused at the earliest place that can know, with the field and the reason; the host's links are
+"""Impossible requests are refused as early as possible, with the field and the reason; the host's links are
 untouched."""
 
 import json

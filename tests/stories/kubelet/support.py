@@ -185,7 +185,7 @@ class Node:
         return Path(f"/proc/{pid}").exists()
 
     def exec(self, pod: str, *script: str) -> str:
-        """What a command in a container prints, through API server and kubelet."""
+        """Output of a command in a container, through API server and kubelet."""
         return self(f"exec {pod} --", "sh", "-c", *script)
 
     def events(self, name: str) -> list[tuple[str, str]]:
@@ -226,7 +226,7 @@ class Node:
         self.eventually(lambda: not self.left(), self.left)
 
     def left(self) -> list[str]:
-        """What is left of pods: in the runtime's world, and in the kubelet's."""
+        """Leftovers of pods: in the runtime's files, and in the kubelet's."""
         daemons = ("podwire", "kubectl")
         of_runtime = [leak for leak in self.runtime.leaks() if not any(f"/{name} " in leak for name in daemons)]
         files = [str(path) for place in (self.root / "pods", self.logs) for path in place.glob("*")]

@@ -1,4 +1,4 @@
-"""Who starts when and who ends when: init containers, sidecars, probes."""
+"""Order of starts and ends: init containers, sidecars, probes."""
 
 SHARED = {"volumeMounts": [{"name": "shared", "mountPath": "/shared"}]}
 VOLUMES = [{"name": "shared", "emptyDir": {}}]

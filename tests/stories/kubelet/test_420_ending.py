@@ -47,12 +47,12 @@ def test_a_trapped_term_ends_a_pod_with_its_own_code(node, pod, name):
 
 def test_a_pre_stop_hook_comes_before_term(node, pod, container, name, place):
     path, volumes = place
-    hook = {"preStop": {"exec": {"command": ["sh", "-c", "echo hook >>/shared/told; sleep 0.3"]}}}
-    script = "trap 'echo term >>/shared/told; exit 0' TERM; while :; do sleep 0.05; done"
+    hook = {"preStop": {"exec": {"command": ["sh", "-c", "echo hook >>/shared/order; sleep 0.3"]}}}
+    script = "trap 'echo term >>/shared/order; exit 0' TERM; while :; do sleep 0.05; done"
     node.make(pod(name, containers=[container("c", script, lifecycle=hook, **SHARED)], volumes=volumes))
     node.wait(f"pod/{name}", "condition=Ready")
     node(f"delete pod {name}")
-    assert (path / "told").read_text().split() == ["hook", "term"]
+    assert (path / "order").read_text().split() == ["hook", "term"]
     assert ("Killing", "Stopping container c") in node.events(name)
 
 

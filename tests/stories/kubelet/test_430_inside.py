@@ -1,4 +1,4 @@
-"""What a container finds inside: volumes, environment, limits, its user, names and addresses."""
+"""Contents of a container: volumes, environment, limits, its user, names and addresses."""
 
 import base64
 import json

@@ -8,7 +8,7 @@ import pytest
 
 @pytest.fixture
 def whole(node):
-    """Whatever the story killed runs again afterwards."""
+    """Every process that the story killed runs again afterwards."""
     yield node
     if not node.runtime.alive:
         node.runtime.start()
@@ -25,7 +25,7 @@ def ready(node, pod, *names):
 
 
 def marks(node, name):
-    """What must stay the same of a pod that goes on."""
+    """Properties that must stay the same of a pod that goes on."""
     status = node.get(f"pod {name}")["status"]
     (of,) = status["containerStatuses"]
     return node.pid(name), status["podIP"], of["containerID"], of["restartCount"], status["startTime"]

@@ -228,7 +228,7 @@ class Network:
         return "".join(f"{row['reason']}: {row['message']}\n" for row in rows)
 
     def explained(self, source: str, destination: str, port: object) -> bool:
-        """What `podwire policy explain` says of a connection; it tells by its exit code, too."""
+        """Answer of `podwire policy explain` about a connection; its exit code says the same."""
         done = self.cluster.podwire("policy", "explain", source, destination, port)
         assert done.returncode in (0, 3), done.stderr
         assert done.stdout.startswith("allowed" if done.returncode == 0 else "denied"), done.stdout

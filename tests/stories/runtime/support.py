@@ -177,7 +177,7 @@ class Runtime:
         return [name for name in names if _is_address(name)]
 
     def leaks(self) -> list[str]:
-        """What is left of pods, in readable words: nothing, once all are removed."""
+        """Leftovers of pods, in readable words: none, once all are removed."""
         pinned = [
             str(path)
             for name in ("run/netns", "run/podwire/ipcns", "run/podwire/pidns")
@@ -194,7 +194,7 @@ class Runtime:
         return [*pinned, *mounts, *veths, *files, *self.leases(), *self.groups(), *processes]
 
     def leakcheck(self) -> tuple[int, list[dict[str, str]]]:
-        """What `podwire leakcheck` says: its exit code and its list."""
+        """Exit code and list of `podwire leakcheck`."""
         words = self.space.command(PODWIRE, "leakcheck", "--prefix", self.prefix, "-o", "json")
         done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
         assert done.stdout, done.stderr
@@ -328,7 +328,7 @@ class Kubelet:
         return await self("ExecSync", container_id=id_, cmd=words, timeout=seconds)
 
     async def said(self, id_: str, *command: str) -> str:
-        """What a command in a container prints; it must succeed."""
+        """Output of a command in a container; it must succeed."""
         done = await self.exec(id_, *command)
         assert done.exit_code == 0, done
         return str(done.stdout.decode())

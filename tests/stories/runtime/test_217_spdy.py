@@ -112,7 +112,7 @@ class Fetching:
         self._next = 1
 
     async def page(self, port: int) -> tuple[bytes, bytes]:
-        """What a port answers, and what went wrong."""
+        """The answer of a port, and the error if there was one."""
         error, data, self._next = self._next, self._next + 2, self._next + 4
         for stream, kind in ((error, "error"), (data, "data")):
             headers = {"streamType": kind, "port": str(port), "requestID": str(error)}

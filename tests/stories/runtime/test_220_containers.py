@@ -1,4 +1,4 @@
-"""What a container sees and may do: files, devices, users, limits, names."""
+"""A container's view and rights: files, devices, users, limits, names."""
 
 import asyncio
 import contextlib

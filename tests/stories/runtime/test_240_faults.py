@@ -39,7 +39,7 @@ def answering(add="", delete=""):
 @pytest.mark.parametrize(
     ("add", "words"),
     [
-        pytest.param("echo 'this is no JSON'", "invalid JSON", id="garbage"),
+        pytest.param("echo 'this is not JSON'", "invalid JSON", id="garbage"),
         pytest.param(
             'echo \'{"cniVersion": "1.0.0", "code": 101, "msg": "no space here"}\'; exit 1', "no space", id="no"
         ),

@@ -42,7 +42,7 @@ async def life(cri, name):
 
 
 def numbers(log):
-    """What the container counted in its log."""
+    """The count that the container wrote to its log."""
     return [int(line.split()[-1]) for line in Path(log).read_text().splitlines()]
 
 

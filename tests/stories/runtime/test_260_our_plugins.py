@@ -32,7 +32,7 @@ def ours(own):
 
 
 def left(own):
-    """What is left of all attachments: records, marked links, elements of our table."""
+    """Leftovers of all attachments: records, marked links, elements of our table."""
     files = [str(path) for path in (own.prefix / "attachments").rglob("*@*")]
     return [*own.leaks(), *files]
 

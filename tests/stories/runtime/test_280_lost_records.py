@@ -33,7 +33,7 @@ def is_gone(pid):
 
 
 async def lost(cri):
-    """What the runtime's status says about lost records."""
+    """The runtime's status about lost records."""
     conditions = (await cri("Status")).status.conditions
     return next((condition.message for condition in conditions if condition.type == "RecordsIntact"), "")
 

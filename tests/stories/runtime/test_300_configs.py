@@ -110,7 +110,7 @@ async def started(cri, shared, puller, pod):
 
 
 async def ready(cri, id_):
-    """What the container's own words were, once its traps are set."""
+    """The container's first output, once its traps are set."""
 
     async def said():
         words = await cri.said(id_, "cat /tmp/said 2>/dev/null; true")

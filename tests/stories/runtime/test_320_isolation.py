@@ -17,7 +17,7 @@ from podwire.protocols.grpc_status import InvalidArgument
 pytestmark = pytest.mark.usefixtures("cri")
 
 LIBRARIES = dict.fromkeys(["/usr", "/lib", "/lib64", "/etc/ld.so.cache", str(Path(sys.base_prefix).resolve())])
-"""What the host's Python needs, so that an attack can make any system call from inside a container."""
+"""Files that the host's Python needs, so that an attack can make any system call from inside a container."""
 
 
 def with_python(config):

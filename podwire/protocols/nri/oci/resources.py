@@ -62,7 +62,7 @@ def _fill(message: Any, names: Mapping[str, str], section: Mapping[str, Any]) ->
 def resources_to(asked: pb.LinuxResources, resources: dict[str, Any], *, field: str = "adjust.linux.resources") -> None:
     """Put what is asked into `linux.resources` of a config.json; `field` is where it was asked. Raises BadAdjustment.
 
-    A class of RDT stands beside the resources of a specification, so it is none of this.
+    A class of RDT stands beside the resources of a specification, so it is not part of them.
     """
     if asked.cpu.ListFields():
         resources.setdefault("cpu", {}).update(_section(asked.cpu, CPU))

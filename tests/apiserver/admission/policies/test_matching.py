@@ -1,4 +1,4 @@
-"""Which requests are meant: rules, exceptions, versions that are the same, selectors of objects."""
+"""Requests that match: rules, exceptions, equivalent versions, selectors of objects."""
 
 import pytest
 
@@ -34,7 +34,7 @@ def rule(**given):
         pytest.param({"apiVersions": ["*"]}, target(), True, id="every version"),
         pytest.param({"resources": ["nodes"]}, target(), False, id="another resource"),
         pytest.param({"resources": ["nodes", "*"]}, target(), True, id="every resource"),
-        pytest.param({"resources": ["*"]}, target(part="status"), False, id="a part is no resource"),
+        pytest.param({"resources": ["*"]}, target(part="status"), False, id="a part is not a resource"),
         pytest.param({"resources": ["pods"]}, target(part="status"), False, id="a part is not the whole"),
         pytest.param({"resources": ["pods/status"]}, target(part="status"), True, id="a part"),
         pytest.param({"resources": ["pods/status"]}, target(), False, id="the whole is not the part"),

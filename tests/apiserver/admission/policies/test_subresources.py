@@ -1,4 +1,4 @@
-"""What policies are shown at each door: parts of objects, connections, other versions, namespaces."""
+"""Objects that policies see at each entry point: subresources, connections, other versions, namespaces."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What becomes of packets while pods, namespaces, labels and policies change."""
+"""Fate of packets while pods, namespaces, labels and policies change."""
 
 import socket
 import subprocess
@@ -31,7 +31,7 @@ DENY_IN = manifest({"podSelector": {}}, "deny")
 
 
 def agreed(world, source, destination, port=80, protocol="UDP"):
-    """What `explain` and packets of both families say, which must be one thing."""
+    """Verdicts of `explain` and of packets of both families, which must be equal."""
     said = {world.explained(source, destination, port, protocol, family) for family in (4, 6)}
     said |= {world.send(source, destination, port, protocol, family) for family in (4, 6)}
     assert len(said) == 1, said
@@ -209,7 +209,7 @@ def listening(world, name, port):
 
 
 def heard(end):
-    """What came so far; some may have been checked before there was anything to check against."""
+    """Packets that arrived so far; some may have been checked before there was a rule to check against."""
     found = set()
     with suppress(BlockingIOError):
         while True:

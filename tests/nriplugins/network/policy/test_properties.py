@@ -1,4 +1,4 @@
-"""Whatever there is and however it changes: the documentation, `explain`, the sets and the kernel agree."""
+"""After any sequence of changes, the documentation, `explain`, the sets and the kernel agree."""
 # ruff: noqa: E501 - strategies read best in one line each
 
 from dataclasses import replace
@@ -306,7 +306,7 @@ def numbers(element):
 
 
 class Looked:
-    """What the rules would find."""
+    """The verdict of the rules."""
 
     def __init__(self, sets):
         self.sets = sets
@@ -436,7 +436,7 @@ class Changing:
         self.model.remove_node(name)
 
     def anew(self):
-        """What somebody would work out who sees all of this for the first time."""
+        """The verdict that follows from these objects alone, without any history."""
         content = Content(self.model)
         for local in self.content.locals.values():
             content.put(local)
@@ -444,7 +444,7 @@ class Changing:
 
 
 def packets():
-    """Who to whom, by which protocol and port."""
+    """Source, destination, protocol and port."""
     pairs = [(one, other) for version in (4, 6) for one in ends(version) for other in ends(version) if one != other]
     return st.lists(
         st.tuples(st.sampled_from(pairs), st.sampled_from([*PROTOCOLS]), st.sampled_from((53, 79, 80, 85, 443, 8080))),

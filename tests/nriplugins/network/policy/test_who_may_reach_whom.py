@@ -100,7 +100,7 @@ CASES = [
     ("all pods of the same namespace, not others", [ingress(pods(ALL))], "tool", "web", 80, "UDP", NO),
     ("a namespace", [ingress(spaces({"matchLabels": {"team": "ops"}}))], "mon", "web", 80, "TCP", YES),
     ("another namespace", [ingress(spaces({"matchLabels": {"team": "ops"}}))], "tool", "web", 80, "TCP", NO),
-    ("the own namespace is none of those", [ingress(spaces({"matchLabels": {"team": "ops"}}))], "db", "web", 80, "TCP", NO),
+    ("the own namespace does not match", [ingress(spaces({"matchLabels": {"team": "ops"}}))], "db", "web", 80, "TCP", NO),
     ("a namespace by its name", [ingress(spaces(where("kubernetes.io/metadata.name", "In", "dev")))], "tool", "web", 80, "TCP", YES),
     ("all namespaces, not the outside", [ingress(spaces(ALL))], "outside", "web", 80, "TCP", NO),
     ("all namespaces", [ingress(spaces(ALL))], "tool", "web", 80, "SCTP", YES),

@@ -162,7 +162,7 @@ RESOURCES = st.lists(
 
 
 def done(there, changes):
-    """What a namespace is after these changes."""
+    """State of a namespace after these changes."""
     gone = {place(route) for route in changes.drop_routes} | {place(change.route) for change in changes.replace}
     kept = [route for route in there.routes if place(route) not in gone]
     return KernelState(LINKS, (*kept, *(change.route for change in (*changes.replace, *changes.add))), ())

@@ -135,7 +135,7 @@ async def kept(keeper):
 
 
 def left(runtime):
-    """What pods left behind; the plugin is no part of it."""
+    """Leftovers of pods; the plugin is not part of it."""
     return [leak for leak in runtime.leaks() if "recorder.py" not in leak]
 
 

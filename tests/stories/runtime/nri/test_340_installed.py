@@ -34,7 +34,7 @@ def install(runtime, name):
     (directory / name).chmod(0o755)
     configs = runtime.prefix / "etc/nri/conf.d"
     configs.mkdir(parents=True, exist_ok=True)
-    (configs / "told.conf").write_text(json.dumps({"directory": str(runtime.prefix)}))
+    (configs / "configured.conf").write_text(json.dumps({"directory": str(runtime.prefix)}))
 
 
 def lives(pid):
@@ -46,7 +46,7 @@ def recorded(runtime):
 
 
 async def test_an_installed_plugin_runs_from_the_first_pod_to_the_runtimes_end(own, kubelet_of):
-    install(own, "10-told")
+    install(own, "10-configured")
     (own.prefix / "opt/nri/plugins/stray").write_text("no plugin\n")
     own.start()
     async with kubelet_of(own) as cri:
