@@ -20,6 +20,7 @@ from podwire.transports import http_websocket_client
 from podwire.transports.http_credentials import HttpCredentials
 from podwire.transports.http_websocket_client import FarSocket, HandshakeRefused, raise_for_refusal
 from podwire.transports.tapped_http import TappedHttp
+from podwire.transports.tls_reading import WholeResponse
 
 UNAUTHORIZED = 401
 
@@ -61,7 +62,11 @@ async def opened(access: Access, *, user_agent: str = "podwire") -> AsyncIterato
     async with (
         contextlib.aclosing(HttpCredentials(access)) as credentials,
         aiohttp.ClientSession(
-            connector=connector, timeout=timeout, headers=headers, raise_for_status=raise_for_refusal
+            connector=connector,
+            timeout=timeout,
+            headers=headers,
+            raise_for_status=raise_for_refusal,
+            response_class=WholeResponse,
         ) as session,
     ):
         yield HttpClient(session, credentials)

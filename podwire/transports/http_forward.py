@@ -23,6 +23,7 @@ from podwire.transports import http_upgrade_client
 from podwire.transports.http_client import keepalive_socket
 from podwire.transports.http_relay import backend_chunks, carry_bytes, reason_of
 from podwire.transports.http_websocket_client import HandshakeRefused
+from podwire.transports.tls_reading import WholeResponse
 
 _AUTOMATIC = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
 """Headers that the HTTP client would add by itself."""
@@ -54,6 +55,7 @@ async def forwarder(limits: ForwardLimits | None = None) -> AsyncIterator["Forwa
         skip_auto_headers=_AUTOMATIC,
         max_line_size=limits.head_bytes,
         max_field_size=limits.head_bytes,
+        response_class=WholeResponse,
     ) as session:
         yield Forwarder(session, limits)
 

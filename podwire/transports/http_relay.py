@@ -29,6 +29,7 @@ from podwire.transports import http_upgrade_client, spdy_client
 from podwire.transports.http_client import keepalive_socket
 from podwire.transports.http_websocket_client import MAX_REFUSAL, FarSocket, HandshakeRefused, dial, raise_for_refusal
 from podwire.transports.spdy_client import FarStreams
+from podwire.transports.tls_reading import WholeResponse
 
 CONNECT_SECONDS = 10.0
 HEAD_SECONDS = 30.0
@@ -47,7 +48,11 @@ async def relays(context: Contexts = lambda: None, *, head_seconds: float = HEAD
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
     headers = {"User-Agent": "podwire", "Accept-Encoding": "identity"}
     async with aiohttp.ClientSession(
-        connector=connector, timeout=timeout, headers=headers, raise_for_status=raise_for_refusal
+        connector=connector,
+        timeout=timeout,
+        headers=headers,
+        raise_for_status=raise_for_refusal,
+        response_class=WholeResponse,
     ) as session:
         yield Relay(session, context, head_seconds)
 

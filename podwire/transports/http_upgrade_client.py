@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from podwire.protocols.streaming import spdy
 from podwire.protocols.streaming.upgrading import VERSION
 from podwire.transports.http_websocket_client import MAX_REFUSAL, HandshakeRefused
+from podwire.transports.tls_reading import keep_last_bytes
 
 MAX_HEAD = 64 * 1024
 _SWITCHING = 101
@@ -95,6 +96,7 @@ async def switch(
         )
         with contextlib.ExitStack() as undo:
             undo.callback(writer.close)
+            keep_last_bytes(writer.transport)
             far = FarBytes(reader, writer)
             fields = await far.handshake(
                 [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers)]

@@ -32,6 +32,7 @@ class FarSocket:
 
     def __init__(self, response: "aiohttp.ClientWebSocketResponse[bool]") -> None:
         self._response = response
+        self._close_code: int | None = None
 
     @property
     def protocol(self) -> str:
@@ -39,13 +40,16 @@ class FarSocket:
 
     @property
     def ended_well(self) -> bool:
-        """Whether the server closed it with a normal close code."""
-        return self._response.close_code == WSCloseCode.OK
+        """Whether the server closed it with a normal close code. A server that closes the connection at once, so that
+        its close frame cannot be answered, has done so, too; aiohttp's `close_code` is 1006 then."""
+        return self._close_code == WSCloseCode.OK
 
     async def receive(self) -> bytes | str | None:
         if self._response.closed:
             return None
         message = await self._response.receive()
+        if message.type is WSMsgType.CLOSE:
+            self._close_code = message.data
         data: bytes | str | None = message.data if message.type in _DATA else None
         return data
 
