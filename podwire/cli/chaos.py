@@ -8,10 +8,11 @@ import random
 
 from podwire.cli.main import UserError
 from podwire.cli.options import add_prefix, seconds
+from podwire.cluster.chaos.calls import Violation
 from podwire.cluster.chaos.faults import Faults, NotStarted, own_cluster
 from podwire.cluster.chaos.history import History
 from podwire.cluster.chaos.plan import DEFAULT, SUMMARIES, Fault
-from podwire.cluster.chaos.run import Options, Result, Violation
+from podwire.cluster.chaos.run import Options, Result
 from podwire.cluster.chaos.run import run as play
 from podwire.cluster.up.layout import BadPrefix, Layout, layout_of
 from podwire.cluster.up.slot_claims import SlotClaims
@@ -38,6 +39,7 @@ EPILOG = "\n".join(
         "examples:",
         "  podwire chaos --prefix /srv/chaos                       a cluster of its own, for a minute",
         "  podwire chaos --prefix /srv/chaos --seed 7 --only kill  the same faults as before, kills only",
+        "  podwire chaos --prefix /srv/chaos --minutes 60 --nodes 2  for an hour, on two nodes",
         "  podwire chaos --prefix /srv/chaos --disk 128            on a small disk, which is filled now and then",
         "  podwire chaos --prefix /srv/chaos --hardware two-numa   with pods that claim simulated GPUs",
         "  podwire chaos --prefix /srv/chaos --hardware two-numa --network-driver   with claims for cards, too",
@@ -50,9 +52,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     add_prefix(parser, "directory of the cluster; if none runs there, one is started and removed again", required=True)
     parser.add_argument("--seed", type=_seed, metavar="N", help="repeat the steps of an earlier run (default: random)")
-    parser.add_argument(
+    lengths = parser.add_mutually_exclusive_group()
+    lengths.add_argument(
         "--duration", type=seconds, default=60.0, metavar="SECONDS", help="of all rounds (default: %(default)g)"
     )
+    lengths.add_argument("--minutes", type=_minutes, dest="duration", metavar="N", help="the same in minutes")
     parser.add_argument(
         "--only",
         type=_faults,
@@ -82,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
         layout = layout_of(arguments.prefix)
         result = asyncio.run(_run(arguments, layout, seed, history))
     except Violation as violation:
-        print("\n".join(["last events:", *history.lines(), "", f"VIOLATION: {violation}"]))
+        print("\n".join(["last events:", *history.lines(str(violation)), "", f"VIOLATION: {violation}"]))
         words = "" if tuple(arguments.only) == DEFAULT else f" --only {','.join(arguments.only)}"
         print(f"repeat with --seed {seed} --duration {arguments.duration:g}{words}; logs are below {layout.logs}")
         return 1
@@ -150,6 +154,10 @@ def _seed(text: str) -> int:
     if not text.isdecimal() or int(text) >= LARGEST_SEED:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 to {LARGEST_SEED - 1}")
     return int(text)
+
+
+def _minutes(text: str) -> float:
+    return 60.0 * seconds(text)
 
 
 def _mib(text: str) -> int:

@@ -1,4 +1,4 @@
-"""`podwire node`: runs programs on a node."""
+"""`podwire node`: runs programs on a node, and reboots it."""
 
 import argparse
 import os
@@ -9,10 +9,11 @@ from typing import NoReturn
 from podwire.cli.main import UserError
 from podwire.cli.options import PREFIX, add_prefix
 from podwire.cluster import tracing
-from podwire.cluster.up import state
+from podwire.cluster.up import state, status_file
 from podwire.cluster.up.layout import BadPrefix, Layout, layout_of
-from podwire.cluster.up.node_namespaces import NodeNamespaces
-from podwire.cluster.up.state import BrokenState
+from podwire.cluster.up.node_building import reboot_node
+from podwire.cluster.up.node_namespaces import NodeNamespaces, NotBuilt
+from podwire.cluster.up.state import BrokenState, NodeRecord, State
 from podwire.durable.records import NewerFormat
 from podwire.linux import syscalls
 
@@ -23,9 +24,33 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_prefix(executing)
     executing.add_argument("node", metavar="NODE")
     executing.add_argument("program", nargs=argparse.REMAINDER, metavar="-- PROGRAM", help="program with arguments")
+    rebooting = verbs.add_parser(
+        "reboot", help="Kill all processes of a node, with its mounts, links and /run, and start it again"
+    )
+    add_prefix(rebooting)
+    rebooting.add_argument("node", metavar="NODE")
 
 
 def run(arguments: argparse.Namespace) -> int:
+    return _reboot(arguments) if arguments.verb == "reboot" else _execute(arguments)
+
+
+def _reboot(arguments: argparse.Namespace) -> int:
+    try:
+        layout = layout_of(arguments.prefix)
+        known, node = _find(layout, arguments.node)
+        if not node.own:
+            raise UserError(f"{node.name} is the host itself; only nodes with their own namespaces can be rebooted")
+        supervisor = status_file.read(layout)
+        if supervisor is None or not status_file.is_alive(supervisor):
+            raise UserError("the cluster is not up, so that nothing would start the node again; `podwire up` starts it")
+        reboot_node(layout, known, node)
+    except (BadPrefix, NewerFormat, BrokenState, NotBuilt, OSError) as error:
+        raise UserError(str(error)) from error
+    return 0
+
+
+def _execute(arguments: argparse.Namespace) -> int:
     """Replaces a process on the node by the program; this process waits for it, and passes signals on."""
     program = arguments.program[1:] if arguments.program[:1] == ["--"] else arguments.program
     if not program:
@@ -45,13 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _enter(prefix: Path, name: str) -> Path:
     """Enters the node; returns the socket of the trace collector as seen from there."""
     layout = layout_of(prefix)
-    known = state.load(layout.record)
-    if known is None:
-        raise UserError(f"no cluster below {layout.prefix}; `podwire up` creates one")
-    node = next((node for node in known.nodes if node.name == name), None)
-    if node is None:
-        raise UserError(f"no node {name}; the nodes are {', '.join(node.name for node in known.nodes)}")
-    if not node.own:
+    if not _find(layout, name)[1].own:
         return layout.trace_socket
     space = NodeNamespaces(layout, name)
     if not space.exists():
@@ -62,6 +81,16 @@ def _enter(prefix: Path, name: str) -> Path:
     syscalls.die_with_parent(signal.SIGKILL)
     space.enter()
     return Layout(Path("/")).trace_socket
+
+
+def _find(layout: Layout, name: str) -> tuple[State, NodeRecord]:
+    known = state.load(layout.record)
+    if known is None:
+        raise UserError(f"no cluster below {layout.prefix}; `podwire up` creates one")
+    node = next((node for node in known.nodes if node.name == name), None)
+    if node is None:
+        raise UserError(f"no node {name}; the nodes are {', '.join(node.name for node in known.nodes)}")
+    return known, node
 
 
 _RELAYED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT)

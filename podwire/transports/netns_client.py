@@ -1,4 +1,4 @@
-"""TCP connections to the loopback interface of a network namespace."""
+"""TCP connections from within a network namespace."""
 
 import asyncio
 import contextlib
@@ -26,6 +26,12 @@ async def connect_port(netns: str, port: int) -> tuple[asyncio.StreamReader, asy
             cause = os.strerror(error.errno).lower() if error.errno else str(error)
             failures.append(f"dial {network} {address}: connect: {cause}")
     raise OSError(f"failed to connect to localhost:{port} inside the pod: {', '.join(failures)}")
+
+
+async def connect_address(netns: str, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connects to an IP address from a namespace. Raises OSError."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return await asyncio.open_connection(sock=await _connect(netns, family, host, port))
 
 
 async def _connect(netns: str, family: socket.AddressFamily, host: str, port: int) -> socket.socket:

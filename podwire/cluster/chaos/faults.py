@@ -1,4 +1,4 @@
-"""Carries faults out: signals to the processes of a cluster, damage to its records, a full disk."""
+"""Carries faults out: signals to the processes of a cluster, damage to its records, a full disk, its nodes cut off."""
 
 import asyncio
 import contextlib
@@ -8,11 +8,15 @@ import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 
+from podwire.cluster.chaos import broken_plugins, partitions
 from podwire.cluster.chaos.history import History
 from podwire.cluster.chaos.plan import Fault, Step
-from podwire.cluster.up import component_processes, status_file
+from podwire.cluster.up import component_processes, state, status_file
 from podwire.cluster.up.layout import Layout
-from podwire.linux.errors import NoSuchProcess
+from podwire.cluster.up.node_namespaces import NodeNamespaces
+from podwire.cluster.up.slots import Slot
+from podwire.cluster.up.state import NodeRecord
+from podwire.linux.errors import LinuxError, NoSuchProcess
 from podwire.linux.fs.mounts import KernelMounts, mounted
 from podwire.linux.fs.trust import make_directory
 from podwire.linux.proc import processes
@@ -28,10 +32,13 @@ FILL = "chaos-fill"
 LARGEST_DISK = 1 << 30
 """A larger file system is not filled: that takes long, and is probably not ours alone."""
 UP_SECONDS = 120.0
+PARTITION_FACTOR = 3.0
+"""A partition lasts longer than other faults: retries and timeouts of connections take seconds."""
+_NOT_OURS = "the cluster was not started by this command"
 
 
 class CannotRestart(Exception):
-    """`podwire up` failed after everything was killed; has its output."""
+    """`podwire up` failed after everything was killed, or a node could not be rebooted; has the output."""
 
 
 class Faults:
@@ -43,11 +50,18 @@ class Faults:
         self._up = up
         self._restarting = asyncio.Lock()
         self._stopped: set[tuple[int, int]] = set()
+        self._plugins = asyncio.Lock()
 
     def available(self, fault: Fault) -> str:
         """Returns why a fault cannot be carried out here; empty if it can."""
         if fault is Fault.KILL_ALL and not self._up:
-            return "the cluster was not started by this command, which therefore cannot start it again as it was"
+            return f"{_NOT_OURS}, which therefore cannot start it again as it was"
+        if fault is Fault.REBOOT and not self._up:
+            return f"{_NOT_OURS}, and containers of others would end"
+        if fault in (Fault.PARTITION, Fault.REBOOT) and not self._nodes():
+            return "the node is the host itself"
+        if fault is Fault.PLUGIN and not self._has_own_runtime():
+            return "the runtime is not podwire's"
         if fault is Fault.DISK and not self._has_own_disk():
             return f"{self._layout.state} is not on a file system of its own of at most {LARGEST_DISK >> 20} MiB"
         return ""
@@ -64,10 +78,20 @@ class Faults:
                 self._damage(step)
             case Fault.DISK:
                 await self._fill(step.seconds)
+            case Fault.PARTITION:
+                await self._partition(step)
+            case Fault.PLUGIN:
+                await self._break_plugin(step)
+            case Fault.REBOOT:
+                await self._reboot(step)
 
     def heal(self) -> None:
         """Ends every fault that lasts."""
         (self._layout.state / FILL).unlink(missing_ok=True)
+        broken_plugins.restore_cni(self._layout.state / "cni/bin")
+        for node in self._nodes():
+            with contextlib.suppress(LinuxError):  # it is just being built
+                partitions.reconnect(NodeNamespaces(self._layout, node.name).net)
         for pid, ticks in [*self._stopped]:
             self._signal(pid, ticks, signal.SIGCONT)
         self._stopped.clear()
@@ -150,6 +174,72 @@ class Faults:
                 file.write(b"\0chaos\0")
             self._history.add(f"damaged {shown}, a record of {owner}")
         self._kill(0.0, [owner])
+
+    def _nodes(self) -> list[NodeRecord]:
+        """Returns the nodes with their own namespaces."""
+        known = state.load(self._layout.record)
+        return [node for node in known.nodes if node.own] if known is not None else []
+
+    def namespaces(self) -> dict[str, str]:
+        """Returns the network namespaces of the nodes by name; the host's is empty."""
+        known = state.load(self._layout.record)
+        return {
+            node.name: str(NodeNamespaces(self._layout, node.name).net) if node.own else ""
+            for node in (known.nodes if known is not None else ())
+        }
+
+    def _has_own_runtime(self) -> bool:
+        known = state.load(self._layout.record)
+        return known is not None and known.runtime == "podwire"
+
+    async def _partition(self, step: Step) -> None:
+        known, candidates = state.load(self._layout.record), self._nodes()
+        if known is None or not candidates:
+            return
+        node, seconds = candidates[int(step.pick * len(candidates))], step.seconds * PARTITION_FACTOR
+        netns = NodeNamespaces(self._layout, node.name).net
+        try:
+            partitions.cut_off(netns, Slot(known.slot).gateways(ipv6=True))
+        except LinuxError as error:  # it is just being rebooted
+            self._history.add(f"could not cut {node.name} off: {error}")
+            return
+        self._history.add(f"cut {node.name} off from the control plane for {seconds:.1f} s")
+        await asyncio.sleep(seconds)
+        with contextlib.suppress(LinuxError):
+            partitions.reconnect(netns)
+        self._history.add(f"connected {node.name} again")
+
+    async def _break_plugin(self, step: Step) -> None:
+        """The first half of `pick` chooses a failure of CNI, the second one of NRI."""
+        share = step.pick * 2 % 1.0
+        if step.pick >= 0.5:
+            failures, names = [*broken_plugins.NRI_ACTIONS], self._layout.nodes()
+            failure, node = failures[int(share * len(failures))], names[int(share * 97 % len(names))]
+            self._history.add(f"an NRI plugin on {node} {failure} for {step.seconds:.1f} s")
+            socket = self._layout.standard(node) / "run/nri/nri.sock"
+            await broken_plugins.run_broken_nri(socket, failure, step.seconds)
+            self._history.add(f"the NRI plugin on {node} is gone")
+            return
+        cases = [(name, how) for name in broken_plugins.CNI_PLUGINS for how in broken_plugins.CNI_FAILURES]
+        plugin, failure = cases[int(share * len(cases))]
+        async with self._plugins:
+            try:
+                with broken_plugins.broken_cni(self._layout.state / "cni/bin", plugin, failure):
+                    self._history.add(f"CNI plugin {plugin} {failure} for {step.seconds:.1f} s")
+                    await asyncio.sleep(step.seconds)
+                self._history.add(f"CNI plugin {plugin} works again")
+            except OSError as error:  # the disk is full
+                self._history.add(f"could not break CNI plugin {plugin}: {error}")
+
+    async def _reboot(self, step: Step) -> None:
+        async with self._restarting:
+            candidates = self._nodes()
+            node = candidates[int(step.pick * len(candidates))]
+            self._history.add(f"reboots {node.name}")
+            code, output = await run(("node", "reboot", node.name, "--prefix", str(self._layout.prefix)))
+            if code:
+                raise CannotRestart(f"`podwire node reboot {node.name}` failed with exit code {code}:\n{output}")
+            self._history.add(f"rebooted {node.name}")
 
     def _files(self, patterns: Sequence[str]) -> Iterator[Path]:
         for pattern in patterns:

@@ -97,8 +97,8 @@ class Model:
         listed = {pod["metadata"]["name"]: pod for pod in pods}
         return [
             *self._lost(listed, self._pods if known is None else known),
-            *_shared("address", _addresses(listed.values())),
-            *_shared("device", _devices(claims)),
+            *shared("address", _addresses(listed.values())),
+            *shared("device", _devices(claims)),
         ]
 
     def _lost(self, listed: dict[str, Object], known: Collection[str]) -> Iterator[str]:
@@ -192,7 +192,8 @@ def _devices(claims: Iterable[Object]) -> Iterator[tuple[str, str]]:
                 yield name, f"claim {claim['metadata']['name']}"
 
 
-def _shared(what: str, uses: Iterable[tuple[str, str]]) -> Iterator[str]:
+def shared(what: str, uses: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Yields what has more than one user."""
     users: dict[str, list[str]] = defaultdict(list)
     for name, user in uses:
         users[name].append(user)

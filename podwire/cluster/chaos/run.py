@@ -9,46 +9,29 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from podwire.cluster.chaos import manifests
+from podwire.cluster.chaos.calls import LIMITS, Limits, Violation, until_answered
 from podwire.cluster.chaos.faults import CannotRestart, Faults
 from podwire.cluster.chaos.history import History
+from podwire.cluster.chaos.manifests import (
+    ACCOUNTS,
+    CLAIMS,
+    CLASSES,
+    DRIVERS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    SLICES,
+)
 from podwire.cluster.chaos.model import Model, addresses, allocated_devices, is_running
 from podwire.cluster.chaos.plan import MOST_PODS, Fault, Step, planned
+from podwire.cluster.chaos.service_model import GROUPS
+from podwire.cluster.chaos.service_run import ServiceRun
 from podwire.objects import nodes as node_objects
 from podwire.protocols.k8sapi.client_side import Client, ClientError, Scope
 from podwire.protocols.k8sapi.client_side.calls import Patience
-from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.status import ApiError
-from podwire.runtime.images.build import ROOT_REFERENCE
 from podwire.transports import credentials, http_client
-
-PODS = Kind(group="", version="v1", resource="pods", kind="Pod", namespaced=True)
-NODES = Kind(group="", version="v1", resource="nodes", kind="Node", namespaced=False)
-NAMESPACES = Kind(group="", version="v1", resource="namespaces", kind="Namespace", namespaced=False)
-ACCOUNTS = Kind(group="", version="v1", resource="serviceaccounts", kind="ServiceAccount", namespaced=True)
-CLAIMS = Kind(group="resource.k8s.io", version="v1", resource="resourceclaims", kind="ResourceClaim", namespaced=True)
-SLICES = Kind(group="resource.k8s.io", version="v1", resource="resourceslices", kind="ResourceSlice", namespaced=False)
-CLASSES = Kind(group="resource.k8s.io", version="v1", resource="deviceclasses", kind="DeviceClass", namespaced=False)
-DRIVERS = {"gpu.podwire.dev": "chaos-gpu", "net.podwire.dev": "chaos-network"}
-"""Drivers whose devices are claimed, if they have published any; and the names of their DeviceClass and template."""
-FOREVER = "trap 'exit 0' TERM; sleep 100000 & wait"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """Seconds."""
-
-    round: float = 10.0
-    """Pods and faults between two quiet times."""
-    quiet: float = 90.0
-    """Until everything is as it should be once the faults are over; a machine may be busy."""
-    list: float = 0.5
-    """Between two lists that are compared with the model."""
-    request: float = 5.0
-    """Until a request is repeated."""
-    retry: float = 0.1
-
-
-LIMITS = Limits()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,13 +52,6 @@ class Result:
     rounds: int
     pods: int
     faults: int
-
-
-class Violation(Exception):
-    """A rule was violated: the lines say which."""
-
-    def __init__(self, what: str, lines: Collection[str]) -> None:
-        super().__init__("\n".join([what, *(f"  {line}" for line in lines)]))
 
 
 async def run(options: Options, faults: Faults, history: History) -> Result:
@@ -109,6 +85,7 @@ class Run:
         self._namespace = f"chaos-{options.seed}"
         self._devices: dict[str, set[str]] = {}
         """The devices of each driver that has some, as `pool/device`."""
+        self._services = ServiceRun(client, self._namespace, history, options.limits, faults.namespaces)
         self._number = 0
         self._fault_count = 0
 
@@ -140,6 +117,8 @@ class Run:
         if step.action == "create" and len(self._model.alive()) < MOST_PODS:
             self._number += 1
             await self._create(f"pod-{self._number}", self._claimed_driver(step))
+        elif step.action in ("create-service", "delete-service", "write"):
+            await self._services.carry_out(step)
         elif step.action in ("create", "delete"):  # what earlier rounds left counts, too
             if pods := self._model.acknowledged():
                 await self._delete(pods[int(step.pick * len(pods))], step.grace)
@@ -159,35 +138,21 @@ class Run:
 
     async def _create(self, name: str, driver: str) -> None:
         self._model.asked(name, driver)
-        pod = _pod(name, self._namespace, DRIVERS.get(driver, ""))
-        created = await self._until_answered(lambda: self._client.create(pod))
+        group = str(self._number % GROUPS)
+        pod = manifests.pod(name, self._namespace, group, DRIVERS.get(driver, ""))
+        created = await until_answered(self._limits, lambda: self._client.create(pod))
         if created is None:  # it exists: an earlier request was carried out
-            created = await self._until_answered(lambda: self._client.get(PODS, name, self._namespace))
+            created = await until_answered(self._limits, lambda: self._client.get(PODS, name, self._namespace))
         if created is not None:
             self._model.created(name, created["metadata"]["uid"])
-            self._history.add(f"created {name}{f' with a claim for {driver}' if driver else ''}")
+            self._history.add(f"created {name}{f' with a claim for {driver}' if driver else ''}", name)
 
     async def _delete(self, name: str, grace: int) -> None:
         self._model.deleting(name)
-        self._history.add(f"deletes {name} with {grace} s of grace")
-        await self._until_answered(lambda: self._client.delete(PODS, name, self._namespace, grace_seconds=grace))
-
-    async def _until_answered(self, request: Callable[[], Any]) -> Any:
-        """Repeats a request until the server has answered; returns None for 404 and 409."""
-        end = time.monotonic() + self._limits.quiet
-        while time.monotonic() < end:
-            try:
-                return await request()
-            except ApiError as error:
-                if error.code in (404, 409):
-                    return None
-                if error.code < 429:
-                    raise Violation("a request was refused", [str(error)]) from error
-                last: Exception = error
-            except ClientError as error:
-                last = error
-            await asyncio.sleep(self._limits.retry)
-        raise Violation(f"a request was not answered for {self._limits.quiet:g} s", [str(last)])
+        self._history.add(f"deletes {name} with {grace} s of grace", name)
+        await until_answered(
+            self._limits, lambda: self._client.delete(PODS, name, self._namespace, grace_seconds=grace)
+        )
 
     # Checks
 
@@ -213,7 +178,8 @@ class Run:
             pods = (await self._client.list(PODS, scope)).items
         except (ApiError, ClientError):
             return None
-        if wrong := self._model.observe(pods, claims, known=known):
+        wrong = [*self._model.observe(pods, claims, known=known), *await self._services.observe()]
+        if wrong:
             raise Violation("the API server contradicts what it said before", wrong)
         return [*pods], [*claims]
 
@@ -227,6 +193,7 @@ class Run:
                 shown = waiting[0]
                 self._history.add(f"waits: {shown}")
             await asyncio.sleep(self._limits.list)
+        self._services.quiet()
         self._history.add(f"quiet: {len(self._model.alive())} pods run")
 
     async def _unfinished(self) -> list[str]:
@@ -246,6 +213,8 @@ class Run:
         pressure = any(condition.status == "True" for condition in conditions)
         if waiting := self._model.unfinished(pods, claims, under_pressure=pressure):
             return waiting
+        if waiting := await self._services.unfinished(pods):
+            return waiting
         everybody = (await self._client.list(PODS)).items  # pods of others have addresses, too
         leased = await asyncio.to_thread(self._options.leases)
         own = addresses(pod for pod in pods if is_running(pod))
@@ -264,14 +233,15 @@ class Run:
     # Begin and end
 
     async def _set_up(self) -> None:
-        await self._until_answered(lambda: self._client.create(_namespace(self._namespace)))
+        await until_answered(self._limits, lambda: self._client.create(manifests.namespace(self._namespace)))
         account = partial(self._client.get, ACCOUNTS, "default", self._namespace)
-        while await self._until_answered(account) is None:  # noqa: ASYNC110 - another program creates it
+        while await until_answered(self._limits, account) is None:  # noqa: ASYNC110 - another program creates it
             await asyncio.sleep(self._limits.retry)
+        await self._services.set_up()
         self._devices = {driver: devices for driver, devices in (await self._published()).items() if devices}
         for driver in self._devices:
-            for obj in (_device_class(driver), _template(self._namespace, driver)):
-                await self._until_answered(partial(self._client.create, obj))
+            for obj in (manifests.device_class(driver), manifests.template(self._namespace, driver)):
+                await until_answered(self._limits, partial(self._client.create, obj))
         counts = [f"{len(devices)} devices of {driver}" for driver, devices in self._devices.items()]
         self._history.add(" with ".join([f"begin in namespace {self._namespace}", *counts]))
 
@@ -288,51 +258,8 @@ class Run:
     async def _tear_down(self) -> None:
         for name in self._model.alive():
             await self._delete(name, 0)
+        await self._services.tear_down()
         await self._quiet()
-        await self._until_answered(lambda: self._client.delete(NAMESPACES, self._namespace))
+        await until_answered(self._limits, lambda: self._client.delete(NAMESPACES, self._namespace))
         for driver in self._devices:
-            await self._until_answered(partial(self._client.delete, CLASSES, DRIVERS[driver]))
-
-
-def _namespace(name: str) -> dict[str, Any]:
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-
-
-def _device_class(driver: str) -> dict[str, Any]:
-    selector = {"cel": {"expression": f'device.driver == "{driver}"'}}
-    return {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "DeviceClass",
-        "metadata": {"name": DRIVERS[driver]},
-        "spec": {"selectors": [selector]},
-    }
-
-
-def _template(namespace: str, driver: str) -> dict[str, Any]:
-    devices = {"requests": [{"name": "device", "exactly": {"deviceClassName": DRIVERS[driver]}}]}
-    return {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "ResourceClaimTemplate",
-        "metadata": {"name": DRIVERS[driver], "namespace": namespace},
-        "spec": {"spec": {"devices": devices}},
-    }
-
-
-def _pod(name: str, namespace: str, template: str) -> dict[str, Any]:
-    """With a claim by a template, unless that is empty."""
-    container: dict[str, Any] = {
-        "name": "main",
-        "image": ROOT_REFERENCE,
-        "imagePullPolicy": "IfNotPresent",
-        "command": ["sh", "-c", FOREVER],
-    }
-    spec: dict[str, Any] = {"containers": [container], "dnsPolicy": "Default", "terminationGracePeriodSeconds": 5}
-    if template:
-        container["resources"] = {"claims": [{"name": "device"}]}
-        spec["resourceClaims"] = [{"name": "device", "resourceClaimTemplateName": template}]
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": spec,
-    }
+            await until_answered(self._limits, partial(self._client.delete, CLASSES, DRIVERS[driver]))

@@ -5,6 +5,7 @@ first process of the PID namespace, its init, belongs to nobody and ends with th
 """
 
 import contextlib
+import errno
 import os
 import pickle
 import signal
@@ -15,7 +16,7 @@ from typing import NoReturn, TypeVar, cast
 
 from podwire.cluster.up import node_mounts
 from podwire.cluster.up.layout import Layout
-from podwire.linux.errors import LinuxError, NoSuchMount, Refused
+from podwire.linux.errors import LinuxError, NoSuchMount, NoSuchProcess, Refused
 from podwire.linux.fs.mounts import KernelMounts, mounted
 from podwire.linux.fs.trust import make_directory
 from podwire.linux.net.network import KernelNetwork
@@ -101,7 +102,13 @@ class NodeNamespaces:
         mount_namespaces.enter(net=self.net, mnt=self.mnt)
 
     def fork(self) -> int:
-        """Like os.fork, with a child in the node's PID namespace. Raises NoSuchProcess when its init has ended."""
+        """Like os.fork, with a child in the node's PID namespace. Raises NoSuchProcess without the node, or its init.
+
+        The mount namespace is pinned last and unpinned first: while it is pinned, the PID namespace is, too, if the
+        node has one. A child of a node that is just being built must not be outside of it.
+        """
+        if not mount_namespaces.is_pinned(self.mnt, "mnt"):
+            raise NoSuchProcess(errno.ESRCH, f"fork into node {self.name}", "it does not exist")
         return pid_namespaces.fork_into(self.pid) if self._has_pids() else os.fork()
 
     def inside(self, work: Callable[[], T]) -> T:

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from podwire.apiserver.identity.pki import CERTIFICATE_LIFETIME
-from podwire.cluster.hardware import node_setup
 from podwire.cluster.hardware.profile import Profile
-from podwire.cluster.up import conflist, host_network, node_mounts, node_routes, placement, state
+from podwire.cluster.up import conflist, host_network, node_mounts, placement, state
 from podwire.cluster.up.layout import FIRST, BadPrefix, Layout, check_directories
-from podwire.cluster.up.node_namespaces import NodeNamespaces
+from podwire.cluster.up.node_building import build_node
 from podwire.cluster.up.nodes import Node, objection, planned
 from podwire.cluster.up.slot_claims import SlotClaims
 from podwire.cluster.up.slots import Network, Slot, collisions
@@ -294,17 +293,9 @@ def _trouble(slot: Slot) -> str:
 def _place(prepared: Prepared) -> None:
     if not prepared.own:
         return
-    layout, slot, ipv6 = prepared.layout, prepared.slot, prepared.ipv6
-    numbers = [node.number for node in prepared.state.nodes]
-    host_network.connect_host(layout, slot, ipv6=ipv6)
+    host_network.connect_host(prepared.layout, prepared.slot, ipv6=prepared.ipv6)
     for node in prepared.state.nodes:
-        space = NodeNamespaces(layout, node.name)
-        if not space.exists():
-            space.build(node_setup.furnishing(prepared.state.hardware))
-        host_network.plug(layout, slot, node.number, space.net, ipv6=ipv6)
-        node_routes.configure_node(slot, node.number, numbers, space.net, host_network.owner_tag(layout), ipv6=ipv6)
-        if prepared.state.hardware is not None:
-            node_setup.set_up(prepared.state.hardware, space, host_network.owner_tag(layout))
+        build_node(prepared.layout, prepared.state, node, ipv6=prepared.ipv6)
 
 
 def _network(prepared: Prepared) -> None:

@@ -84,16 +84,15 @@ class ClaimManager:
             await self._preparation.close()
 
     async def _reconcile(self) -> None:
+        await asyncio.sleep(min(self._settings.registration, self._settings.reconcile))
+        self._drivers_had_time = True
         while True:
-            await asyncio.sleep(self._settings.reconcile)
-            self._drivers_had_time = True
             self._wakeups.orphans_possible()
+            await asyncio.sleep(self._settings.reconcile)
 
     def check_damaged(self, pods: Iterable[Pod]) -> None:
         """`pods` are all pods of this node. When each has its claims, damaged records belong to claims without pods."""
-        if not self._drivers_had_time or not self._checkpoint.damaged:
-            return
-        if all(pod.finished or self._has_all(pod) for pod in pods):
+        if self._checkpoint.damaged and all(pod.finished or self._has_all(pod) for pod in pods):
             self._damaged_unused.set()
 
     def _has_all(self, pod: Pod) -> bool:
@@ -106,8 +105,10 @@ class ClaimManager:
         while True:
             await self._damaged_unused.wait()
             self._damaged_unused.clear()
-            for uid in tuple(self._checkpoint.damaged):
-                about = {"claim": self._checkpoint.damaged[uid].name, "uid": uid}
+            for uid, claim in tuple(self._checkpoint.damaged.items()):
+                if not (self._drivers_had_time or claim.drivers or uid in self._checkpoint.claims):
+                    continue  # any driver may have prepared it
+                about = {"claim": claim.name, "uid": uid}
                 try:
                     await self._preparation.unprepare_damaged(uid, self.drivers.names)
                 except NotUnprepared as error:
@@ -133,6 +134,8 @@ class ClaimManager:
             self._watches.wait(pod.uid, pod.namespace, versions)
             raise
         self._watches.forget(pod.uid)
+        if self._checkpoint.damaged:
+            self._wakeups.orphans_possible()
 
     @contextlib.contextmanager
     def _event_if_slow(self, pod: Pod, requested: Sequence[ResourceClaim]) -> Iterator[None]:

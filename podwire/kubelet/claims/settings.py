@@ -19,5 +19,7 @@ class ClaimSettings:
     """Between two attempts to unprepare the claims of a pod that is being removed: first and longest pause."""
     health_pause: float = 5.0
     """Until the health stream of a driver that ended is opened again."""
+    registration: float = 15.0
+    """Until drivers count as registered after a start. Any of them may have prepared a claim of unknown drivers."""
     reconcile: float = 60.0
     """Between two looks for claims of pods that are gone."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from podwire.cluster.chaos.history import KEPT, History
+from podwire.cluster.chaos.history import SHOWN, History
 from podwire.cluster.chaos.model import Model
 
 
@@ -117,8 +117,20 @@ def test_the_history_has_the_last_events_with_their_times():
     now = iter(range(1000))
     shown = []
     history = History(shown.append, clock=lambda: float(next(now)))
-    for number in range(KEPT + 5):
+    for number in range(SHOWN + 5):
         history.add(f"event {number}")
-    assert len(history.lines()) == KEPT
+    assert len(history.lines()) == SHOWN
     assert history.lines()[0] == "    6.000  event 5"
     assert shown[-1] == history.lines()[-1]
+
+
+def test_the_history_of_a_violation_has_its_objects_and_the_faults_since_they_exist():
+    history = History(clock=lambda: 0.0)
+    history.add("killed trace")
+    for name in ("pod-1", "pod-12", "pod-2"):
+        history.add(f"created {name}", name)
+    history.add("killed runtime")
+    history.add("deletes pod-1", "pod-1")
+    shown = [line.split(maxsplit=1)[1] for line in history.lines("late\n  pod pod-12 is Pending, pod-2 too")]
+    assert shown == ["created pod-12", "created pod-2", "killed runtime"]
+    assert len(history.lines("nothing that is known")) == 6

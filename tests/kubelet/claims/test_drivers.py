@@ -507,5 +507,19 @@ async def test_while_a_pod_waits_for_its_claims_no_damaged_record_is_given_up(wo
     assert driver.unprepared == []
 
 
+async def test_the_damaged_record_of_a_claim_that_was_prepared_again_is_removed_at_once(world, dra_driver, claims):
+    driver = await asyncio.to_thread(dra_driver().start)
+    await claims.make()
+    await claims.pod()
+    await world.running()
+    await world.stop()
+    (record,) = (world.root / "claims").iterdir()
+    record.write_bytes(b"")
+    world.start(ClaimSettings(registration=3600.0, reconcile=3600.0))
+    await eventually_async(lambda: driver.prepared == ["mine"] * 2)
+    await eventually_async(lambda: [path.name for path in (world.root / "claims").iterdir()] == [record.name])
+    assert driver.unprepared == []
+
+
 def name_of(object_):
     return object_["metadata"]["name"]

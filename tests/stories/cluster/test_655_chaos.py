@@ -35,7 +35,8 @@ def chaos(cluster, *words):
 
 @pytest.mark.timeout(SECONDS + 600)
 def test_a_cluster_keeps_its_promises_through_random_faults(disk_cluster):
-    words = ("--seed", SEED % 10**9, "--duration", SECONDS, "--hardware", "two-numa", "--network-driver")
+    words = ("--seed", SEED % 10**9, "--minutes", SECONDS / 60, "--hardware", "two-numa", "--network-driver")
+    words += ("--nodes", 2 if SOAK else 1)
     with chaos(disk_cluster, *words, "--only", ",".join(Fault)) as process:
         output, _ = process.communicate(timeout=SECONDS + 500)
     sys.stdout.write(output)
