@@ -59,6 +59,7 @@ from podwire.interfaces import Clock
 from podwire.kinds.catalog import builtin_resources
 from podwire.kinds.schema import OpenApi, Schemas
 from podwire.kinds.schema.definitions import load
+from podwire.kinds.stored import Object
 from podwire.protocols.k8sapi.builtin import BUILTIN
 from podwire.protocols.prometheus import Metrics
 
@@ -87,6 +88,8 @@ class Settings:
     """Group and resource of the kinds on which controllers of this cluster act; others may cause a warning."""
     gives_balancer_addresses: bool = False
     """Whether a controller of this cluster gives addresses to Services of type LoadBalancer."""
+    definitions: tuple[Object, ...] = ()
+    """CustomResourceDefinitions that the cluster comes with, all valid. Existing ones are left as they are."""
     generate_name: Callable[[str], str] = random_name
     """Returns a name for a generateName; tests hand in predictable ones."""
     kubelets: Kubelets | None = None
@@ -138,6 +141,7 @@ class Assembled:
             service_address=str(networks[0][1]),
             service_networks=[str(network) for network in networks],
             front_proxy_pem=front,
+            definitions=self.settings.definitions,
         )
         await self.custom.load()
         await self.roles.load()

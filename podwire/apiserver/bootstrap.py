@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import copy
 import ipaddress
 import uuid
 from collections.abc import Awaitable, Sequence
@@ -35,6 +36,7 @@ async def fill(
     service_address: str,
     service_networks: Sequence[str],
     front_proxy_pem: str = "",
+    definitions: Sequence[Object] = (),
 ) -> None:
     """Creates what is missing; existing objects stay as they are.
 
@@ -54,6 +56,7 @@ async def fill(
         _reconcile_roles(engine),
         _ensure_flow_control(engine),
         LocalServices(engine).start(),
+        *(_ensure_definition(engine, definition) for definition in definitions),
     )
 
 
@@ -103,13 +106,22 @@ async def advertise(engine: Engine, address: str, port: int) -> None:
     )
 
 
-async def _ensure(engine: Engine, resource: Resource, namespace: str, obj: Object) -> bool:
+async def _ensure_definition(engine: Engine, definition: Object) -> None:
+    """Creates a CustomResourceDefinition that the cluster comes with. A test validates it: to compile its rules takes
+    the CEL library, which the server does not load before an object needs it."""
+    resource = engine.registry.builtin("apiextensions.k8s.io", "customresourcedefinitions")
+    await _ensure(engine, resource, "", copy.deepcopy(definition), is_valid=True)
+
+
+async def _ensure(
+    engine: Engine, resource: Resource, namespace: str, obj: Object, *, is_valid: bool = False
+) -> bool:
     """Creates an object; returns False when it exists."""
     if await engine.find(resource, namespace, obj["metadata"]["name"]) is not None:
         return False
     whole = {"kind": resource.kind.kind, "apiVersion": resource.kind.api_version, **obj}
     try:
-        await engine.creator.create(resource, namespace, whole, SYSTEM)
+        await engine.creator.create(resource, namespace, whole, SYSTEM, is_valid=is_valid)
     except ApiError as error:
         if error.reason is not Reason.ALREADY_EXISTS:
             raise

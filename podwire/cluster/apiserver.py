@@ -112,6 +112,8 @@ class Options:
     """Networks of pods, of which controllers of this process give each node a part; empty: nodes have their own."""
     also_reconciled: frozenset[tuple[str, str]] = frozenset()
     """Group and resource of kinds on which other components of the cluster act."""
+    definitions: tuple[stored.Object, ...] = ()
+    """CustomResourceDefinitions of these components, which are created if they are missing."""
     leader_elect: bool = False
     """Whether the controllers run only while this process holds the lease of kube-controller-manager."""
     static_tokens: Mapping[str, User] = field(default_factory=dict)
@@ -252,6 +254,7 @@ def _settings(
         admission=options.admission,
         reconciled=acting(options.controllers) | options.also_reconciled,
         gives_balancer_addresses=ServiceBalancer.name in usable(options.controllers, pool=bool(options.balancer_pool)),
+        definitions=options.definitions,
         metrics=metrics,
     )
 

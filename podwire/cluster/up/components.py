@@ -9,11 +9,12 @@ from podwire.apiserver.identity.pki import PkiError
 from podwire.apiserver.identity.users import COMPONENT_PREFIX, NODE_PREFIX, NODES
 from podwire.cluster import apiserver, dns, scheduler, tracing
 from podwire.cluster.component_endpoints import Endpoint
-from podwire.cluster.up import admin_policies, named_clusters, node_components, readiness, storage_class
+from podwire.cluster.up import named_clusters, node_components, readiness, storage_class
 from podwire.cluster.up.child import Component, Ready
 from podwire.cluster.up.nodes import Node
 from podwire.cluster.up.preparation import Prepared
 from podwire.dns.publishing import METRICS_PORT
+from podwire.nriplugins.network import admin_crds
 from podwire.protocols.k8sapi.kubeconfig import BadKubeconfig
 from podwire.protocols.settings import BadConfig
 from podwire.runtime.images import ImageError, Images
@@ -99,6 +100,7 @@ def apiserver_options(prepared: Prepared) -> apiserver.Options:
         controllers=prepared.controllers,
         balancer_pool=prepared.balancer_pool,
         also_reconciled=_POLICIES if prepared.network_policy else frozenset(),
+        definitions=admin_crds.ALL if prepared.network_policy else (),
         leader_elect=True,
         certificate_lifetime=prepared.certificate_lifetime,
         kubelet_authority=layout.state / "apiserver/pki/ca.crt",
@@ -230,7 +232,7 @@ def dns_options(prepared: Prepared, number: int = 1) -> dns.Options:
 
 
 def _node(prepared: Prepared) -> Component:
-    """Creates the default StorageClass and definitions of policies, waits until every node is Ready, and ends."""
+    """Creates the default StorageClass, waits until every node is Ready, and ends."""
 
     begun = time.time()
     names = [node.name for node in prepared.nodes]
@@ -238,8 +240,6 @@ def _node(prepared: Prepared) -> Component:
 
     async def work(ready: Ready) -> None:
         await storage_class.create_default(prepared.layout.kubeconfig)
-        if prepared.network_policy:
-            await admin_policies.create_definitions(prepared.layout.kubeconfig)
         await readiness.until_ready(prepared.layout.kubeconfig, names, begun)
         ready()
 

@@ -1,6 +1,6 @@
 """Validation of a CustomResourceDefinition: names, versions, schemas, columns, subresources."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from podwire.kinds.builtin.admissionregistration.webhooks import client_config
@@ -32,10 +32,13 @@ def create(crd: Json) -> list[FieldError]:
 
 
 def update(new: Json, old: Json) -> list[FieldError]:
-    """Returns the errors of a changed definition: those of a new one, and changes of fixed fields."""
-    errors = create(new)
+    """Returns the errors of a changed definition: those of a new one, and changes of fixed fields.
+
+    A version that stays as it was is not checked again: its rules would be compiled for every change of a status.
+    """
     spec: Json = new.get("spec") or {}
     before: Json = old.get("spec") or {}
+    errors = [*_metadata(new, spec), *_spec(spec, unchanged=before.get("versions") or [])]
     fixed = ["group", "names.plural"]
     if condition(old, "Established"):
         fixed += ["scope", "names.kind"]
@@ -88,9 +91,9 @@ def _approval(value: str) -> list[FieldError]:
                                   'starting with "unapproved"')]  # fmt: skip
 
 
-def _spec(spec: Json) -> list[FieldError]:
+def _spec(spec: Json, unchanged: Sequence[Json] = ()) -> list[FieldError]:
     errors = [*_group(spec.get("group", "")), *_scope(spec.get("scope", "")), *_names(spec.get("names") or {})]
-    errors += _versions(spec.get("versions") or [])
+    errors += _versions(spec.get("versions") or [], unchanged)
     if spec.get("preserveUnknownFields"):
         detail = (
             "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
@@ -138,10 +141,11 @@ def _label(value: str, path: str) -> list[FieldError]:
     return [invalid(path, value, ",".join(problems))] if problems else []
 
 
-def _versions(versions: list[Json]) -> list[FieldError]:
+def _versions(versions: list[Json], unchanged: Sequence[Json]) -> list[FieldError]:
     errors: list[FieldError] = []
     for index, version in enumerate(versions):
-        errors += _version(version, f"spec.versions[{index}]")
+        if version not in unchanged:
+            errors += _version(version, f"spec.versions[{index}]")
     listed = [version.get("name", "") for version in versions]
     if len(set(listed)) < len(listed):
         errors.append(invalid("spec.versions", listed, "must contain unique version names"))

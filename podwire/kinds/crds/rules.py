@@ -96,6 +96,12 @@ def compile_rules(schema: Json, *, root: bool = True) -> RuleTree | None:
     )
 
 
+def count_rules(schema: Json) -> int:
+    """Returns how many rules a schema and all below it have."""
+    below = [schema.get("items"), schema.get("additionalProperties"), *(schema.get("properties") or {}).values()]
+    return len(schema.get(WORD) or ()) + sum(count_rules(part) for part in below if isinstance(part, dict))
+
+
 def _under(schema: Any) -> RuleTree | None:
     if not isinstance(schema, dict):
         return None

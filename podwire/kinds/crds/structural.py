@@ -21,14 +21,16 @@ decoded by the built-in ObjectMeta shape. The root is such a node. List and map 
 """
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 import msgspec
 
 from podwire.kinds.crds.checks import Check, child, compiled
 from podwire.kinds.crds.patterns import TooCostly, metered
-from podwire.kinds.crds.rules import compile_rules, run_rules
+from podwire.kinds.crds.rules import RuleTree, compile_rules, count_rules, run_rules
 from podwire.kinds.shape import Field, Report, Shape
+from podwire.protocols.cel import CompileError, Unavailable
 from podwire.protocols.k8sapi.status import ApiError, FieldError, Reason, forbidden
 
 Json = Mapping[str, Any]
@@ -39,6 +41,8 @@ MOST_REPORTED = 100
 """Unknown fields that one body can have reported, as for built-in kinds."""
 NAMED = 8
 """Bytes that a member's name takes at least; so many defaults of nothing add up as well."""
+FEW_RULES = 20
+"""Rules that are compiled when the first object needs them; more would keep its request waiting too long."""
 
 _IDENTITY = ("apiVersion", "kind")
 _MERGED = frozenset(["merge"])
@@ -171,7 +175,15 @@ class Structural:
     def __init__(self, schema: Json, meta_shape: Shape) -> None:
         self._root = Node({**schema, "x-kubernetes-embedded-resource": True}, meta_shape)
         self._check: Check = compiled(schema)
-        self._rules = compile_rules(schema)
+        self._schema = schema
+        if count_rules(schema) > FEW_RULES:
+            self._rules  # noqa: B018 - compiled here, where the caller chose to
+
+    @cached_property
+    def _rules(self) -> RuleTree | None:
+        """The rules, compiled for the first object if they are few: the CEL library takes 20 MB and a tenth of a second,
+        and most clusters have definitions with rules of which they have no object."""
+        return compile_rules(self._schema)
 
     def decode(self, value: Any, path: str, report: Report) -> Any:
         """Returns the object without what the schema does not know. Raises TypeMismatch for metadata only."""
@@ -203,7 +215,11 @@ class Structural:
         """Returns the errors of an object; its metadata is checked elsewhere, except for the schema's own restrictions.
         Rules may compare the object with `old`."""
         errors = check_metered(self._check, value, path)
-        return errors + run_rules(self._rules, value, old, errors)
+        try:
+            rules = self._rules
+        except (CompileError, Unavailable) as error:  # they were compiled on another machine, when they were stored
+            return [*errors, forbidden(path, f"rules of the definition cannot be compiled: {error}")]
+        return errors + run_rules(rules, value, old, errors)
 
 
 def check_metered(check: Check, value: Any, path: str) -> list[FieldError]:

@@ -2,6 +2,8 @@
 # ruff: noqa: E501 - a table has a case in each line
 
 import asyncio
+import subprocess
+import sys
 
 import pytest
 
@@ -111,3 +113,46 @@ async def test_invalid_policies_are_refused(api, spec, kind, words):
 async def test_there_is_one_baseline(api):
     with pytest.raises(ApiError, match=r'metadata\.name must be "default"'):
         await api.create(policy({"subject": ANY}, "BaselineAdminNetworkPolicy", "other"))
+
+
+OWN_DEFINITIONS = """
+import asyncio, sys
+from pathlib import Path
+
+from podwire.cluster.apiserver import Options, running
+from podwire.cluster.loopback import LoopbackHttp
+from podwire.nriplugins.network import admin_crds
+from podwire.nriplugins.network.kinds import ADMIN_KINDS
+from podwire.protocols.k8sapi.client_side import Client
+from podwire.protocols.k8sapi.server_side import Certificate
+from podwire.protocols.k8sapi.status import ApiError
+from tests.nriplugins.network.test_admin_crds import FULL, MASTER, _served, policy
+
+
+async def main(data_dir):
+    options = Options(data_dir=data_dir, port=0, controllers=frozenset(), definitions=admin_crds.ALL)
+    async with running(options) as server:
+        client = Client(LoopbackHttp(server.assembled.server.handle, MASTER))
+        client.learn(ADMIN_KINDS)
+        for kind in ADMIN_KINDS:
+            await _served(client, kind)
+        assert "cel_expr_python.cel" not in sys.modules
+        if sys.argv[2] == "first":
+            return
+        try:
+            await client.create(policy(FULL, "BaselineAdminNetworkPolicy", name="other"))
+        except ApiError as error:
+            print(error.message)
+
+
+asyncio.run(main(Path(sys.argv[1])))
+"""
+
+
+def test_definitions_of_the_cluster_are_served_without_loading_the_cel_library_before_an_object_needs_it(tmp_path):
+    for start in ("first", "second"):
+        done = subprocess.run(
+            [sys.executable, "-c", OWN_DEFINITIONS, str(tmp_path), start], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+    assert 'metadata.name must be "default"' in done.stdout
