@@ -83,7 +83,7 @@ class Reconciler:
         latest = now or before
         if latest is None:
             return
-        if latest.resource == resource_of(self.kind):
+        if latest.kind.group_resource == self.kind.group_resource:
             self._owner_changed(latest, now)
         else:
             self.on_dependent(before, now)

@@ -86,9 +86,11 @@ def return_freed_memory() -> None:
 
     Otherwise the first large buffer that is freed raises the allocator's own threshold, and buffers of up to 32 MiB
     then come from a heap that shrinks only at its end, in one heap for each thread. Other allocators lack `mallopt`.
+    The response to an ordinary list is smaller than the threshold: a mapping for each of its copies would take a third
+    of the request's time.
     """
     with contextlib.suppress(AttributeError):
-        for parameter, value in ((_MMAP_THRESHOLD, 256 * 1024), (_TRIM_THRESHOLD, 2 * 1024 * 1024), (_ARENA_MAX, 2)):
+        for parameter, value in ((_MMAP_THRESHOLD, 4 << 20), (_TRIM_THRESHOLD, 8 << 20), (_ARENA_MAX, 2)):
             _libc.mallopt(parameter, value)
 
 

@@ -66,7 +66,12 @@ class Renderer:
     def many(self, items: Sequence[Item], meta: ListMeta) -> bytes:
         """Renders a list."""
         head, render, tail = self.list_parts(meta)
-        return b"%b%b%b" % (head, b",".join(map(render, items)), tail)
+        if not items:
+            return head + tail
+        rendered = [render(item) for item in items]
+        rendered[0] = head + rendered[0]
+        rendered[-1] += tail  # the whole is copied once
+        return b",".join(rendered)
 
     async def streamed(self, items: list[Item], meta: ListMeta) -> AsyncIterator[bytes]:
         """Renders a list in chunks, so that it is never in memory as a whole, and other tasks run in between.
