@@ -116,7 +116,7 @@ class ApiServer:
             notes.audit.annotate(facts.annotations)
             answer = notes.audit.answered(answer, failed=failed)
         encoding = negotiation.encoding(request.headers.get("accept", ""))
-        return answer if encoding is Encoding.JSON or not notes.encodes else encode_answer(answer, encoding)
+        return answer if encoding is Encoding.JSON or not notes.encodes else await encode_answer(answer, encoding)
 
     async def _answer(self, request: Request, notes: "_Notes") -> Answer:
         """Returns the answer; what else is known of the request goes into the notes."""

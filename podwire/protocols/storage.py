@@ -60,11 +60,12 @@ class Change:
 
     def derived(self, name: Any, derive: Callable[[], Derived]) -> Derived:
         """Returns what `derive` returns, called once for all readers while the change is shared."""
-        if self.notes is None:
+        notes = self.notes  # large frames are derived by a thread, during which the change may be unshared
+        if notes is None:
             return derive()
-        if name not in self.notes:
-            self.notes[name] = derive()
-        value: Derived = self.notes[name]
+        if name not in notes:
+            notes[name] = derive()
+        value: Derived = notes[name]
         return value
 
 

@@ -23,6 +23,22 @@ async def test_other_tasks_run_while_a_long_loop_goes_on():
     assert turns >= 3
 
 
+async def test_other_tasks_run_after_each_item_that_takes_long():
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    other = asyncio.create_task(count())
+    async for _item in in_slices(range(8), seconds=0.001):
+        time.sleep(0.002)  # noqa: ASYNC251 - the work of the loop
+    other.cancel()
+    assert turns >= 7
+
+
 async def test_a_short_loop_is_not_interrupted():
     turns = 0
 

@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -23,9 +23,10 @@ from podwire.apiserver.ports import Store
 from podwire.apiserver.read import selection as select
 from podwire.apiserver.read.lists import key_of_name, present, wait_for_revision
 from podwire.apiserver.read.selection import Selection
+from podwire.apiserver.request import offload
 from podwire.apiserver.request.call import Call, boolean_option, integer_option, revision_option
 from podwire.apiserver.request.encodings import WATCH_MEDIA, encode_frame
-from podwire.apiserver.request.negotiation import Form, Shown
+from podwire.apiserver.request.negotiation import Encoding, Form, Shown
 from podwire.apiserver.request.response import Renderer
 from podwire.interfaces import Clock
 from podwire.kinds import stored
@@ -135,7 +136,7 @@ async def _chunks(
         items, after = await present(store, call, options.selection)
         call.initialized()
         items.reverse()
-        async for chunk in _chunked(frames.event("ADDED", item) for item in _popped(items)):
+        async for chunk in _chunked(_popped(items), frames.added):
             yield chunk
         if options.initial_bookmark:
             yield frames.bookmark(after, initial_end=True)
@@ -174,13 +175,13 @@ async def _live(
             except TimeoutError:
                 continue
         if len(changes) <= FEW:
-            chunk = b"".join([frames.change(change, options.selection) for change in changes])
+            chunk = b"".join([await frames.change(change, options.selection) for change in changes])
             changes = []
             if chunk:
                 yield chunk
             continue
         changes.reverse()
-        async for chunk in _chunked(frames.change(change, options.selection) for change in _popped(changes)):
+        async for chunk in _chunked(_popped(changes), lambda change: frames.change(change, options.selection)):
             yield chunk
 
 
@@ -190,11 +191,12 @@ def _popped(queue: list[Queued]) -> Iterator[Queued]:
         yield queue.pop()
 
 
-async def _chunked(frames: Iterable[bytes]) -> AsyncIterator[bytes]:
+async def _chunked(queue: Iterable[Queued], render: Callable[[Queued], Awaitable[bytes]]) -> AsyncIterator[bytes]:
     """Joins frames into chunks; no more is prepared than the client reads. Yields to other tasks between chunks."""
     ready: list[bytes] = []
     size = 0
-    async for frame in in_slices(frames):
+    async for queued in in_slices(queue):
+        frame = await render(queued)
         ready.append(frame)
         size += len(frame)
         if size >= CHUNK:
@@ -226,17 +228,31 @@ class _Frames:
             shared = f"{resource.served_head.decode()} {form.shown.value} {form.version} {form.encoding.value}"
             self._notes = {kind: f"{kind} {shared}" for kind in ("ADDED", "MODIFIED", "DELETED")}
 
-    def event(self, kind: str, item: Item) -> bytes:
-        return self._encoded(b'{"type":"%b","object":%b}\n' % (kind.encode(), self._render(item)))
+    async def added(self, item: Item) -> bytes:
+        return await self._write(item, lambda: self._event("ADDED", item))
 
-    def change(self, change: Change, selection: Selection) -> bytes:
+    async def change(self, change: Change, selection: Selection) -> bytes:
         """Returns the frame of a change; empty when the watcher does not select it."""
         kind = select.transition(change, selection)
         if not kind:
             return b""
-        if not self._notes:
-            return self.event(kind, _shown(change, kind))
-        return change.derived(self._notes[kind], lambda: self.event(kind, _shown(change, kind)))
+
+        def write() -> bytes:
+            if not self._notes:
+                return self._event(kind, _shown(change, kind))
+            return change.derived(self._notes[kind], lambda: self._event(kind, _shown(change, kind)))
+
+        if self._form.encoding is Encoding.JSON:  # one call less for the most frequent case
+            return write()
+        return await self._write(_shown(change, kind), write)
+
+    async def _write(self, item: Item, write: Callable[[], bytes]) -> bytes:
+        """Large objects are written in protobuf and CBOR by the worker, one after the other, so that the next watcher
+        finds the frame of the first."""
+        return write() if self._form.encoding is Encoding.JSON else await offload.encode(len(item.value), write)
+
+    def _event(self, kind: str, item: Item) -> bytes:
+        return self._encoded(b'{"type":"%b","object":%b}\n' % (kind.encode(), self._render(item)))
 
     def bookmark(self, revision: int, *, initial_end: bool = False) -> bytes:
         metadata: dict[str, object] = {"resourceVersion": str(revision), "creationTimestamp": None}

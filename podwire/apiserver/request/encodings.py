@@ -1,14 +1,17 @@
 """Answers in protobuf and CBOR: what is rendered as JSON, written in the other form.
 
-The items of a list are written one by one, with other tasks in between. Those in protobuf are kept: informers list the
-same objects again and again, and writing one takes longer than all else that a list does for it.
+The items of a list are written one by one, with other tasks in between, and large ones by the worker (`offload`). Those
+in protobuf are kept: informers list the same objects again and again, and writing one takes longer than all else that a
+list does for it.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 
 import msgspec
 
+from podwire.apiserver.request import offload
 from podwire.apiserver.request.negotiation import Encoding
 from podwire.protocols.k8sapi import cbor, protobuf_writer
 from podwire.protocols.k8sapi.protobuf_writer import NoMessage
@@ -38,14 +41,19 @@ class ProtobufItems:
         self._size = 0
         self._kept: dict[tuple[str, str, str, int], bytes] = {}
 
-    def find(self, names: "ListNames", item: Item, render: Callable[[Item], bytes]) -> bytes:
+    async def find(self, names: "ListNames", item: Item, render: Callable[[Item], bytes]) -> bytes:
         """Returns an item in protobuf; `render` returns it in JSON."""
         key = (names.api_version, names.kind, item.key, item.revision)
         if (kept := self._kept.get(key)) is not None:
             return kept
-        obj = msgspec.json.decode(render(item))
-        content = self._kept[key] = protobuf_writer.encode_item(names.api_version, names.kind, obj)
-        self._size += len(content)
+
+        def write() -> bytes:
+            return protobuf_writer.encode_item(names.api_version, names.kind, msgspec.json.decode(render(item)))
+
+        content = await offload.encode(len(item.value), write)
+        if key not in self._kept:  # another list may have written it meanwhile
+            self._kept[key] = content
+            self._size += len(content)
         while self._size > self._limit:
             oldest = next(iter(self._kept))
             self._size -= len(self._kept.pop(oldest))
@@ -69,10 +77,14 @@ def encode_frame(line: bytes, encoding: Encoding) -> bytes:
     return cbor.encode(event) if encoding is Encoding.CBOR else protobuf_writer.encode_event(event)
 
 
-def encode_answer(answer: Answer, encoding: Encoding) -> Answer:
+async def encode_answer(answer: Answer, encoding: Encoding) -> Answer:
     """Returns a whole answer in JSON in another encoding; one that has no such form as it is."""
     if not isinstance(answer, Response) or answer.content_type != JSON or not answer.body:
         return answer
+    return await offload.encode(len(answer.body), lambda: _encoded(answer, encoding))
+
+
+def _encoded(answer: Response, encoding: Encoding) -> Response:
     value = msgspec.json.decode(answer.body)
     if encoding is Encoding.CBOR:
         return Response(status=answer.status, body=cbor.encode(value), content_type=cbor.MEDIA, headers=answer.headers)
@@ -87,29 +99,34 @@ async def protobuf_list(
     names: ListNames, metadata: bytes, items: Iterable[Item], render: Callable[[Item], bytes], kept: ProtobufItems
 ) -> Response | Stream:
     """Returns a list in protobuf. Its length precedes it, so it is written as a whole before it is sent."""
-    written = [part async for part in in_slices(kept.find(names, item, render) for item in items)]
+    written = [await kept.find(names, item, render) async for item in in_slices(items)]
     parts = protobuf_writer.encode_list(names.api_version, names.list_kind, msgspec.json.decode(metadata), written)
     if sum(map(len, written)) <= CHUNK:
         return Response(status=200, body=b"".join(parts), content_type=protobuf_writer.MEDIA)
-    return Stream(chunks=_chunks(parts), content_type=protobuf_writer.MEDIA, whole=True)
+    return Stream(chunks=_chunks(in_slices(parts)), content_type=protobuf_writer.MEDIA, whole=True)
 
 
 def cbor_list(names: ListNames, metadata: bytes, items: list[Item], render: Callable[[Item], bytes]) -> Stream:
     """Returns a list in CBOR, written while it is sent."""
     head = cbor.list_head(names.list_kind, names.api_version, msgspec.json.decode(metadata), len(items))
 
-    def parts() -> Iterable[bytes]:
+    async def parts() -> AsyncIterator[bytes]:
         yield head
-        for item in items:
-            yield cbor.encode_item(msgspec.json.decode(render(item)))
+        async for item in in_slices(items):
+            write = partial(_cbor_item, item, render)
+            yield await offload.encode(len(item.value), write)
 
     return Stream(chunks=_chunks(parts()), content_type=cbor.MEDIA, whole=True)
 
 
-async def _chunks(parts: Iterable[bytes]) -> AsyncIterator[bytes]:
+def _cbor_item(item: Item, render: Callable[[Item], bytes]) -> bytes:
+    return cbor.encode_item(msgspec.json.decode(render(item)))
+
+
+async def _chunks(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     ready: list[bytes] = []
     size = 0
-    async for part in in_slices(parts):
+    async for part in parts:
         ready.append(part)
         size += len(part)
         if size >= CHUNK:

@@ -1,5 +1,5 @@
 """Keeps the event loop free of the work that large requests cause: decoding, defaulting, admission, validation, field
-managers; and the compilation of large objects once they are stored.
+managers; the compilation of large objects once they are stored; and their encoding in protobuf and CBOR.
 
 Three megabytes of YAML take a second of Python. That second is spent in a worker thread: the interpreter switches
 threads every few milliseconds, so other requests go on. There is one worker for all large requests, because each would
@@ -23,6 +23,9 @@ from podwire.protocols.k8sapi.status import ApiError
 
 LARGE = 16 * 1024
 """Bytes of a body or of a stored object: as many as take about ten milliseconds in the slowest format."""
+
+LARGE_ANSWER = 64 * 1024
+"""Bytes of a stored object: as many as take about five milliseconds to be written in protobuf or CBOR."""
 
 SWITCH_SECONDS = 0.001
 """After so long, the worker gives way to the event loop."""
@@ -67,6 +70,11 @@ async def in_worker(function: Callable[[], Result]) -> Result:
     """Returns the function's result, called in the worker whatever the size of the request."""
     with _SWITCHING:
         return await asyncio.get_running_loop().run_in_executor(_WORKER, function)
+
+
+async def encode(size: int, function: Callable[[], Result]) -> Result:
+    """Returns the result of a function that writes an object of so many bytes in protobuf or CBOR."""
+    return await in_worker(function) if size > LARGE_ANSWER else function()
 
 
 async def for_size(size: int, function: Callable[[], Result]) -> Result:

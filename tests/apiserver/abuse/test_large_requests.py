@@ -116,6 +116,28 @@ def test_a_large_object_is_deleted_by_the_worker(house, monkeypatch):
     assert calls.offloaded == 2, "decoded twice: as it was, and as it is marked"
 
 
+ENTRIES = 30_000
+"""Of a large object that is read; one call of Python for each would show in the number of calls."""
+
+
+@pytest.mark.parametrize("media", [PROTOBUF, "application/cbor"])
+@pytest.mark.parametrize(
+    ("path", "query"),
+    [
+        pytest.param(f"{MAPS}/x", {}, id="get"),
+        pytest.param(MAPS, {}, id="list"),
+        pytest.param(MAPS, {"watch": "1", "resourceVersion": "0", "timeoutSeconds": "1"}, id="watch"),
+    ],
+)
+def test_a_large_object_is_written_in_protobuf_and_cbor_by_the_worker(house, monkeypatch, path, query, media):
+    house.made(MAPS, maps(ENTRIES))
+    with CountedCalls(monkeypatch) as calls:
+        reply = house.ask("GET", path, query=query, accept=media)
+    assert reply.status == 200
+    assert calls.offloaded == 1
+    assert calls.on_loop < ENTRIES
+
+
 PARTS = 2_000
 """Of each large object: validations, properties, rules, webhooks."""
 

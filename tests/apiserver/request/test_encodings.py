@@ -269,7 +269,7 @@ async def test_a_protobuf_list_follows_its_objects(api, config):
     assert len(changed.raw) > len(first.raw)
 
 
-def test_kept_items_are_bounded():
+async def test_kept_items_are_bounded():
     kept = ProtobufItems(limit=100)
     names = ListNames("v1", "ConfigMap", "ConfigMapList")
     rendered = []
@@ -280,8 +280,8 @@ def test_kept_items_are_bounded():
 
     for _ in range(2):
         for key in "abab":
-            kept.find(names, Item(key, b"", 1, 1), render)
+            await kept.find(names, Item(key, b"", 1, 1), render)
     assert rendered == ["a", "b"]
-    kept.find(names, Item("c", b"", 1, 1), render)
-    kept.find(names, Item("a", b"", 1, 1), render)
+    await kept.find(names, Item("c", b"", 1, 1), render)
+    await kept.find(names, Item("a", b"", 1, 1), render)
     assert rendered == ["a", "b", "c", "a"]
