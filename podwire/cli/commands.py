@@ -56,6 +56,7 @@ GROUPS = {
         Command("scheduler", "podwire.cli.scheduler", "Bind pods to nodes"),
         Command("dns", "podwire.cli.dns", "Resolve names of Services and pods, and forward others"),
         Command("kubelet", "podwire.cli.kubelet", "Run the pods of this node on any CRI runtime"),
+        Command("hollow", "podwire.cli.hollow", "Run thousands of nodes whose containers are simulated"),
         Command("runtime", "podwire.cli.runtime", "Run pod sandboxes and containers for CRI clients"),
         Command("proxy", "podwire.cli.proxy", "Send packets to Services on to their endpoints"),
         Command("nri-network", "podwire.cli.nri_network", "Apply policies and routes to pods, as an NRI plugin"),

@@ -93,9 +93,15 @@ def _configure_node(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("node")
     group.add_argument("--node-ip", type=_addresses, default=(), metavar="IP[,IP]", help="addresses of the node")
     group.add_argument("--pod-cidr", type=_networks, default=(), metavar="CIDR[,CIDR]", help="addresses of its pods")
-    group.add_argument("--node-labels", type=_labels, default={}, metavar="KEY=VALUE[,…]", help="labels of the node")
     group.add_argument(
-        "--register-with-taints", type=_taints, default=(), metavar="KEY=VALUE:EFFECT[,…]", help="taints of the node"
+        "--node-labels", type=node_labels, default={}, metavar="KEY=VALUE[,…]", help="labels of the node"
+    )
+    group.add_argument(
+        "--register-with-taints",
+        type=node_taints,
+        default=(),
+        metavar="KEY=VALUE:EFFECT[,…]",
+        help="taints of the node",
     )
     group.add_argument(
         "--max-pods", type=int, default=110, metavar="N", help="number of pods at most (default: %(default)s)"
@@ -424,7 +430,7 @@ def _files(text: str) -> int:
     return int(text)
 
 
-def _labels(text: str) -> dict[str, str]:
+def node_labels(text: str) -> dict[str, str]:
     pairs = [part.partition("=") for part in text.split(",")]
     if wrong := [name for name, separator, _ in pairs if not name or not separator]:
         raise argparse.ArgumentTypeError(f"{wrong[0]!r}: expected KEY=VALUE")
@@ -434,7 +440,7 @@ def _labels(text: str) -> dict[str, str]:
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
-def _taints(text: str) -> tuple[Taint, ...]:
+def node_taints(text: str) -> tuple[Taint, ...]:
     return tuple(_taint(part) for part in text.split(","))
 
 

@@ -136,11 +136,22 @@ class ContainerStates:
 
     async def observe(self, pod: Pod, observed: ObservedPod, paths: KubeletPaths) -> None:
         """Note which containers exited, read their termination messages once, and hold back those that crash."""
+        for container in self.newly_exited(observed):
+            self.messages[container.id] = await asyncio.to_thread(_message, pod, container, paths)
+        self.hold_back(pod, observed)
+
+    def newly_exited(self, observed: ObservedPod) -> list[ObservedContainer]:
+        """Note which containers exited; returns those whose termination message is not known yet."""
         now = self._clock.monotonic()
-        for container in observed.containers:
-            if container.exited and container.id not in self.messages:
-                self._exited_at.setdefault(container.id, now)
-                self.messages[container.id] = await asyncio.to_thread(_message, pod, container, paths)
+        exited = [
+            container for container in observed.containers if container.exited and container.id not in self.messages
+        ]
+        for container in exited:
+            self._exited_at.setdefault(container.id, now)
+        return exited
+
+    def hold_back(self, pod: Pod, observed: ObservedPod) -> None:
+        """Hold back containers that crash, once the messages of all that exited are known."""
         for id_ in self.messages.keys() - {container.id for container in observed.containers}:
             del self.messages[id_]
             self._exited_at.pop(id_, None)
@@ -178,9 +189,8 @@ class Eviction(NamedTuple):
 
 
 class PodState:
-    def __init__(self, clock: Clock, recorder: Recorder, paths: KubeletPaths, limits: PodLimits) -> None:
+    def __init__(self, clock: Clock, recorder: Recorder, limits: PodLimits) -> None:
         self._clock = clock
-        self._paths = paths
         self._limits = limits
         self._hashes: tuple[int, dict[str, str]] = (-1, {})
         self.containers = ContainerStates(clock, recorder, limits)
@@ -249,8 +259,8 @@ class PodState:
         self.allocation.waits_for_claims |= isinstance(error.__cause__, ClaimsNotReady)
         self.containers.cannot_start(container, error)
 
-    async def observe(self, pod: Pod, observed: ObservedPod) -> None:
-        await self.containers.observe(pod, observed, self._paths)
+    async def observe(self, pod: Pod, observed: ObservedPod, paths: KubeletPaths) -> None:
+        await self.containers.observe(pod, observed, paths)
 
     def facts(self, pod: Pod, probes: ProbeResults, status: Mapping[str, Any]) -> Facts:
         """Inputs of the plan; `status` is the one that was reported last."""

@@ -97,7 +97,7 @@ class PodWorker:
         """The pod as the API has it."""
         self.pod = dependencies.allocations.allocated(pod)
         """The pod with the resources that are allocated for it: the same object unless it is to be resized."""
-        self.state = PodState(self._clock, self._recorder, dependencies.node.paths, self._limits)
+        self.state = PodState(self._clock, self._recorder, self._limits)
         if pod.deleting:
             self.terminating.set()
 
@@ -293,7 +293,7 @@ class PodWorker:
         while True:
             running = {container.name: container for container in observed.running}
             self._deps.probes.follow(self.pod, running, self._ips(observed))
-            await self.state.observe(self.pod, observed)
+            await self.state.observe(self.pod, observed, self._deps.node.paths)
             await self._follow_resize(observed)
             results = self._deps.probes.results(self.pod, observed)
             facts = self.state.facts(self.pod, results, self._deps.statuses.latest(self.pod.uid))
@@ -531,7 +531,7 @@ class PodWorker:
         await termination.stop_sandboxes(observed)  # 2
         await termination.unprepare_claims(uid)  # 3
         observed = await self._cache.refresh(uid)
-        await self.state.observe(self.pod, observed)
+        await self.state.observe(self.pod, observed, self._deps.node.paths)
         if not self._gone and observed.containers:
             self._report(observed)  # 4
         await termination.remove_pod(uid, observed)  # 5

@@ -1,15 +1,24 @@
 """The probe manager: runs the probes of all containers of this node and knows their results."""
 
 import asyncio
+import functools
 import random
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from podwire.interfaces import Clock
 from podwire.kubelet.pods.observed import ObservedContainer, ObservedPod
+from podwire.kubelet.probes.check import check
 from podwire.kubelet.probes.ports import Prober
 from podwire.kubelet.probes.threshold import Unhealthy
-from podwire.kubelet.probes.worker import ContainerProbes, ProbedContainer, ProbeDependencies, RecordEvent, not_counted
+from podwire.kubelet.probes.worker import (
+    ContainerProbes,
+    ProbedContainer,
+    ProbeDependencies,
+    RecordEvent,
+    RunProbe,
+    not_counted,
+)
 from podwire.objects.containers import Container
 from podwire.objects.pods import Pod
 
@@ -32,7 +41,7 @@ class Probes:
 
     def __init__(
         self,
-        prober: Prober,
+        prober: Prober | RunProbe,
         clock: Clock,
         changed: Callable[[str], None],
         record: RecordEvent,
@@ -42,7 +51,7 @@ class Probes:
         chance: Callable[[], float] = random.random,
     ) -> None:
         self._deps = ProbeDependencies(
-            prober=prober,
+            run=prober if callable(prober) else functools.partial(check, prober=prober),
             clock=clock,
             changed=changed,
             record=record,

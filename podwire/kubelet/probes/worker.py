@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from podwire.interfaces import Clock
 from podwire.kubelet.pods.observed import ObservedContainer
 from podwire.kubelet.probes import threshold
-from podwire.kubelet.probes.check import Result, Subject, check
-from podwire.kubelet.probes.ports import Prober, ProbeUnknown
+from podwire.kubelet.probes.check import Result, Subject
+from podwire.kubelet.probes.ports import ProbeUnknown
 from podwire.kubelet.probes.threshold import Kind, Unhealthy
 from podwire.logs import about
 from podwire.objects.containers import Container, Probe
@@ -20,6 +20,9 @@ from podwire.protocols.k8sapi.client_side.events import WARNING
 _log = logging.getLogger("podwire.kubelet.probes")
 
 UNHEALTHY, PROBE_WARNING = "Unhealthy", "ProbeWarning"
+
+RunProbe = Callable[[Probe, Subject], Awaitable[Result]]
+"""Runs a probe once. Raises ProbeUnknown."""
 
 RecordEvent = Callable[[Pod, Container, str, str, str], None]
 """Records an event about a container: type, reason, message."""
@@ -43,7 +46,7 @@ def not_counted(_probe: ProbedContainer, _result: str, _seconds: float) -> None:
 class ProbeDependencies:
     """Shared by all containers."""
 
-    prober: Prober
+    run: RunProbe
     clock: Clock
     changed: Callable[[str], None]
     record: RecordEvent
@@ -157,7 +160,7 @@ class ContainerProbes:
         subject = Subject(self._container, self._seen.id, self.ips)
         began, outcome = self._deps.clock.monotonic(), "unknown"
         try:
-            result = await check(probe, subject, self._deps.prober)
+            result = await self._deps.run(probe, subject)
             outcome = "successful" if result.passed else "failed"
         except ProbeUnknown as error:
             self._warn(UNHEALTHY, f"{kind.value} probe errored and resulted in unknown state: {error}")

@@ -37,7 +37,8 @@ class World:
         self.unhealthy = {}
         recorder = SimpleNamespace(tell=lambda pod, type_, reason, message, **_: self.events.append(reason))
         self.pod = self.read(**spec)
-        self.state = PodState(self.clock, recorder, KubeletPaths(root=tmp_path, logs=tmp_path), limits)
+        self.paths = KubeletPaths(root=tmp_path, logs=tmp_path)
+        self.state = PodState(self.clock, recorder, limits)
         self.containers = []
 
     def read(self, metadata=None, **spec):
@@ -71,7 +72,7 @@ class World:
 
     async def look(self):
         """Observe, and return the plan."""
-        await self.state.observe(self.pod, self.observed)
+        await self.state.observe(self.pod, self.observed, self.paths)
         return plan(self.pod, self.observed, self.facts())
 
     def waiting(self):

@@ -56,6 +56,8 @@ class Note(NamedTuple):
     action: str = ""
     related: Reference | None = None
     """Another object that caused it; for events.k8s.io alone."""
+    host: str = ""
+    """The node that reports it, where the component is on many."""
 
     @property
     def namespace(self) -> str:
@@ -178,12 +180,12 @@ def _core_event(recorded: RecordedEvent, source: Source) -> Object:
         "involvedObject": _reference(note.about, note.field_path),
         "reason": note.reason,
         "message": note.message,
-        "source": _given(component=source.component, host=source.host),
+        "source": _given(component=source.component, host=note.host or source.host),
         "firstTimestamp": rfc3339(recorded.first),
         **_core_repeat(recorded),
         "type": note.type,
         "reportingComponent": source.component,
-        **_given(reportingInstance=source.host),
+        **_given(reportingInstance=note.host or source.host),
     }
 
 
@@ -200,7 +202,7 @@ def _new_event(recorded: RecordedEvent, source: Source) -> Object:
         "eventTime": rfc3339_micro(recorded.first),
         **(_new_repeat(recorded) if recorded.count > 1 else {}),
         "reportingController": source.component,
-        "reportingInstance": source.host,
+        "reportingInstance": note.host or source.host,
         "action": note.action,
         "reason": note.reason,
         "type": note.type,

@@ -46,13 +46,16 @@ class Recorder:
         clock: Clock,
         *,
         component: str,
-        host: str = "",
+        host: str | Callable[[Pod | Reference], str] = "",
         shape: Shape = CORE_V1,
         batch_seconds: float = BATCH_SECONDS,
         pause: Pause | None = None,
     ) -> None:
-        """`pause` replaces the waiting in tests."""
-        self._api, self._clock, self._source, self._shape = api, clock, Source(component, host), shape
+        """`host` is the node of the component, or says which of many nodes an event comes from. `pause` replaces the
+        waiting in tests."""
+        self._api, self._clock, self._shape = api, clock, shape
+        self._source = Source(component, host if isinstance(host, str) else "")
+        self._host_of = host if callable(host) else None
         self._batch_seconds, self._pause = batch_seconds, pause or _pause
         self._tally, self._names = Tally(), Names()
         self._queue: deque[tuple[RecordedEvent, float]] = deque()
@@ -76,7 +79,16 @@ class Recorder:
         `action` and `related`, another object that caused it, are for events.k8s.io alone.
         """
         reference = Reference.to(about) if isinstance(about, Pod) else about
-        note = Note(reference, type_, reason, short(message), field_path, action, related)
+        note = Note(
+            reference,
+            type_,
+            reason,
+            short(message),
+            field_path,
+            action,
+            related,
+            self._host_of(about) if self._host_of else "",
+        )
         now = self._clock.monotonic()
         recorded = self._tally.add(note, self._clock.wall(), now)
         if recorded is None or recorded.waiting:
