@@ -47,6 +47,7 @@ extern char **environ;
 static char here[PATH_MAX], note[4 * PATH_MAX];
 static const char *name, *door, *words[WORDS + 2]; /* the plugin, the server's socket, the program without one */
 static const char *helpers, *serve[WORDS + 3];     /* the directory of helpers, none if it is NULL; their program */
+static const char *leasing[2 * WORDS + 1];         /* the program that `dhcp daemon` stands for */
 static char helper[64];                            /* the name of ours: its socket and its lock have it */
 static struct text input;                          /* standard input, once it is read */
 static bool consumed;
@@ -113,7 +114,7 @@ static void name_helper(const char *text) {
 }
 
 /* The note, line by line: `socket PATH`, then `run WORD` for each word of the program; with helpers `helper DIRECTORY`
- * and `serve WORD`. */
+ * and `serve WORD`; and `leasing WORD` for the daemon of the plugin dhcp. */
 static void read_note(void) {
     char path[PATH_MAX + sizeof NOTE + 1];
     ssize_t length = readlink("/proc/self/exe", here, sizeof here - 1);
@@ -123,7 +124,7 @@ static void read_note(void) {
     char *deleted = strstr(name, " (deleted)"); /* `install` replaced this file since the call began */
     if (deleted) *deleted = 0;
     strcpy(stpcpy(path, here), "/" NOTE);
-    int fd = open(path, O_RDONLY | O_CLOEXEC), count = 0, also = 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC), count = 0, also = 0, leases = 0;
     ssize_t got = fd < 0 ? -1 : read(fd, note, sizeof note - 1);
     if (got <= 0) fail(IO_FAILURE, path, ": cannot be read; `podwire cni install` writes it", "");
     close(fd);
@@ -133,6 +134,7 @@ static void read_note(void) {
         if (!strncmp(line, "run ", 4) && count < WORDS) words[count++] = line + 4;
         if (!strncmp(line, "helper ", 7)) helpers = line + 7;
         if (!strncmp(line, "serve ", 6) && also < WORDS) serve[also++] = line + 6;
+        if (!strncmp(line, "leasing ", 8) && leases < WORDS) leasing[leases++] = line + 8;
     }
     if (!also) helpers = NULL;
     if (!door || !count) fail(IO_FAILURE, path, ": is not a note of podwire; `podwire cni install` writes it", "");
@@ -152,6 +154,19 @@ static _Noreturn void become_python(void) {
     signal(SIGPIPE, SIG_DFL);
     execv(words[0], (char **)words);
     fail(INTERNAL, words[0], ": ", strerror(errno));
+}
+
+/* `dhcp daemon FLAGS`: units of systemd that were made for the reference plugin run this. */
+static _Noreturn void become_leasing(char **flags) {
+    int count = 0;
+    while (leasing[count]) count++;
+    for (; *flags; flags++) {
+        if (count == 2 * WORDS) fail(INTERNAL, "dhcp daemon: too many arguments", "", "");
+        leasing[count++] = *flags;
+    }
+    signal(SIGPIPE, SIG_DFL);
+    execv(leasing[0], (char **)leasing);
+    fail(INTERNAL, leasing[0], ": ", strerror(errno));
 }
 
 static void set_patience(int fd, int option, int seconds) {
@@ -310,11 +325,13 @@ static void receive(int daemon, void *into, size_t length) {
     }
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     while (open("/dev/null", O_RDWR) <= STDERR_FILENO) continue; /* a closed one would become one of ours */
     signal(SIGPIPE, SIG_IGN);
     read_note();
     const char *command = getenv("CNI_COMMAND");
+    if (!command && argc > 1 && !strcmp(name, "dhcp") && !strcmp(argv[1], "daemon") && leasing[0])
+        become_leasing(argv + 2);
     if (command && strcmp(command, "VERSION")) { /* before we connect: nobody waits for a runtime that is slow */
         consumed = true;
         if (!take_all(STDIN_FILENO, &input, LARGEST)) fail(IO_FAILURE, "standard input: ", strerror(errno), "");

@@ -10,7 +10,7 @@ from typing import Any
 
 from podwire.cli import cni_calls, cni_test
 from podwire.cli.main import UserError
-from podwire.cli.options import add_component_prefix, add_logging, add_output, run_until_stopped, seconds
+from podwire.cli.options import add_component_prefix, add_logging, add_output, go_seconds, run_until_stopped, seconds
 from podwire.cluster import cni_daemon, dhcp_daemon
 from podwire.cluster.daemons import tune_memory
 from podwire.cniplugins.attachments import DATA
@@ -56,29 +56,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="time for running calls after a signal (default: %(default)g)",
     )
     add_logging(serving)
-    leasing = verbs.add_parser("dhcp-daemon", help="Run the daemon of the IPAM plugin dhcp, which renews leases")
-    leasing.description = (
-        "Run the daemon of the IPAM plugin dhcp: it acquires leases for pods and renews them. Leases survive it, in a "
-        "directory beside the socket."
-    )
-    leasing.add_argument(
-        "--socket", type=Path, default=Path(DHCP_SOCKET), help=f"socket to listen on (default: {DHCP_SOCKET})"
-    )
-    leasing.add_argument(
-        "--timeout",
-        type=seconds,
-        default=dhcp_daemon.ACQUIRE,
-        metavar="SECONDS",
-        help="time for servers to grant a lease to a new pod (default: %(default)g)",
-    )
-    leasing.add_argument(
-        "--retry",
-        type=seconds,
-        default=REGAIN,
-        metavar="SECONDS",
-        help="time between attempts to get a lease again that was lost (default: %(default)g)",
-    )
-    add_logging(leasing)
+    _add_dhcp_daemon(verbs)
     listing = verbs.add_parser("list", help="List attachments of this host, and whether their owners are alive")
     listing.description = "List attachments of this host, whether their owners are alive, and the last result of CHECK."
     listing.add_argument("--data-dir", default=DATA, metavar="DIR", help=f"directory of the records (default: {DATA})")
@@ -111,6 +89,40 @@ def configure(parser: argparse.ArgumentParser) -> None:
         add_output(verb)
     cni_calls.configure(verbs)
     cni_test.configure(verbs)
+
+
+def _add_dhcp_daemon(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    leasing = verbs.add_parser("dhcp-daemon", help="Run the daemon of the IPAM plugin dhcp, which renews leases")
+    leasing.description = (
+        "Run the daemon of the IPAM plugin dhcp: it acquires leases for pods and renews them. Leases survive it, in a "
+        "directory beside the socket. A socket that systemd passes is used instead. `dhcp daemon`, with the installed "
+        "plugin and the flags of the reference plugin, is the same."
+    )
+    leasing.add_argument(
+        "--socket",
+        "-socketpath",
+        type=Path,
+        default=Path(DHCP_SOCKET),
+        metavar="SOCKET",
+        help=f"socket to listen on (default: {DHCP_SOCKET})",
+    )
+    leasing.add_argument("--pidfile", "-pidfile", type=Path, metavar="FILE", help="file for the id of the process")
+    leasing.add_argument(
+        "--timeout",
+        "-timeout",
+        type=go_seconds,
+        default=dhcp_daemon.ACQUIRE,
+        metavar="SECONDS",
+        help="time for servers to grant a lease to a new pod (default: %(default)g)",
+    )
+    leasing.add_argument(
+        "--retry",
+        type=seconds,
+        default=REGAIN,
+        metavar="SECONDS",
+        help="time between attempts to get a lease again that was lost (default: %(default)g)",
+    )
+    add_logging(leasing)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -153,7 +165,9 @@ def _daemon(arguments: argparse.Namespace) -> int:
 
 
 def _dhcp_daemon(arguments: argparse.Namespace) -> int:
-    options = dhcp_daemon.Options(socket=arguments.socket, timeout=arguments.timeout, retry=arguments.retry)
+    options = dhcp_daemon.Options(
+        socket=arguments.socket, timeout=arguments.timeout, retry=arguments.retry, pidfile=arguments.pidfile
+    )
     try:
         return run_until_stopped(_serve_dhcp(options), arguments)
     except (OSError, CannotListen) as error:

@@ -209,6 +209,15 @@ def seconds(text: str) -> float:
     return number
 
 
+def go_seconds(text: str) -> float:
+    """Parses a number of seconds, or a duration such as 10s or 1m30s."""
+    parts = re.fullmatch(r"(?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:(\d{1,9}(?:\.\d{1,9})?)s)?", text)
+    if not text or parts is None:
+        return seconds(text)
+    hours, minutes, rest = (float(part or 0) for part in parts.groups())
+    return hours * 3600 + minutes * 60 + rest
+
+
 def certificate_lifetime(text: str) -> timedelta:
     """Parses a duration such as 8760h, 30m or 20s."""
     match = re.fullmatch(r"(\d{1,9})([hms])", text)

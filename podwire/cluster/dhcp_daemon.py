@@ -3,9 +3,11 @@
 import asyncio
 import contextlib
 import logging
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from podwire.durable.files import write_durably
 from podwire.ipam.dhcp.calls import LARGEST
 from podwire.ipam.dhcp.client import Timing
 from podwire.ipam.dhcp.daemon import DhcpDaemon, Limits
@@ -26,6 +28,7 @@ class Options:
     socket: Path
     timeout: float = ACQUIRE
     retry: float = REGAIN
+    pidfile: Path | None = None
 
 
 async def run(options: Options) -> None:
@@ -33,10 +36,18 @@ async def run(options: Options) -> None:
 
     Raises unix_sockets.CannotListen.
     """
-    limits = Limits(exchange=Timing(acquire=options.timeout), regain=options.retry)
-    daemon = DhcpDaemon(leases_directory(str(options.socket.absolute())), limits)
-    async with unix_sockets.listening(options.socket, _BACKLOG) as listener:
+    async with contextlib.AsyncExitStack() as stack:
+        listener, socket = unix_sockets.inherited_listener(), options.socket.absolute()
+        if listener is None:
+            listener = await stack.enter_async_context(unix_sockets.listening(socket, _BACKLOG))
+        else:
+            socket = Path(listener.getsockname())
+        if options.pidfile is not None:
+            write_durably(options.pidfile, f"{os.getpid()}\n".encode())
+            stack.callback(options.pidfile.unlink, missing_ok=True)
+        limits = Limits(exchange=Timing(acquire=options.timeout), regain=options.retry)
+        daemon = DhcpDaemon(leases_directory(str(socket)), limits)
         server = await asyncio.start_unix_server(daemon.serve, sock=listener, limit=LARGEST)
         with contextlib.closing(server):
-            _log.info("DHCP daemon is serving", extra={"socket": str(options.socket)})
+            _log.info("DHCP daemon is serving", extra={"socket": str(socket)})
             await daemon.run()

@@ -24,6 +24,19 @@ from podwire.cniplugins.skeleton import main
 
 main({name!r})
 """
+_LEASING_PROGRAM = """\
+#!{python} -IS
+{mark}: {name}
+import os, sys
+
+if sys.argv[1:2] == ["daemon"] and "CNI_COMMAND" not in os.environ:
+    os.execv({leasing[0]!r}, [*{leasing!r}, *sys.argv[2:]])
+sys.path.append({path!r})
+from podwire.cniplugins.skeleton import main
+
+main({name!r})
+"""
+"""The plugin dhcp: units of systemd that were made for the reference plugin run `dhcp daemon`."""
 _LONGEST_LINE = 127  # of a `#!` line, on every kernel
 SOCKET = "/run/podwire/cni.sock"
 NOTE = ".podwire-cni"
@@ -46,7 +59,9 @@ def script(name: str) -> bytes:
     python = _python()
     if len(python) > _LONGEST_LINE - len(" -IS") or " " in python:
         raise ValueError(f"the path of the interpreter cannot be in a #! line: {python}")
-    return _PROGRAM.format(python=python, mark=SIGNATURE.decode(), name=name, path=_home()).encode()
+    program = _LEASING_PROGRAM if name == "dhcp" else _PROGRAM
+    words = {"python": python, "mark": SIGNATURE.decode(), "name": name, "path": _home(), "leasing": _leasing()}
+    return program.format_map(words).encode()
 
 
 def note(socket: str, helpers: str | None = None, idle: float = IDLE) -> bytes:
@@ -58,9 +73,15 @@ def note(socket: str, helpers: str | None = None, idle: float = IDLE) -> bytes:
     if helpers is not None:
         lines += [f"helper {helpers}"]
         lines += [f"serve {word}" for word in (_python(), "-IS", "-c", _SERVE, _home(), f"{idle:g}")]
+    lines += [f"leasing {word}" for word in _leasing()]
     if any("\n" in line for line in lines):
         raise ValueError(f"a path must not contain a newline: {lines}")
     return "".join(f"{line}\n" for line in lines).encode()
+
+
+def _leasing() -> list[str]:
+    """Returns the command of the daemon of dhcp. It needs packages: those of this interpreter, with its environment."""
+    return [os.path.abspath(sys.executable), "-P", "-m", "podwire.cli.main", "cni", "dhcp-daemon"]
 
 
 def _python() -> str:

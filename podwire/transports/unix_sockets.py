@@ -21,6 +21,8 @@ from pathlib import Path
 from podwire.durable.locks import FileLock, LockHeld, lock_directory
 from podwire.linux.errors import NoSuchPath
 
+_FIRST_PASSED = 3
+"""The first descriptor that systemd passes."""
 MAX_PATH = 107
 """Bytes of the longest path that the kernel accepts."""
 
@@ -72,6 +74,21 @@ async def listening(path: str | os.PathLike[str], backlog: int) -> AsyncIterator
             yield listener
         finally:
             await remove_socket(bound)
+
+
+def inherited_listener() -> socket.socket | None:
+    """Returns the listening socket that systemd passed (`LISTEN_FDS`, sd_listen_fds(3)); None without one.
+
+    systemd made it, and removes it: its path is not ours. Raises CannotListen for another kind of socket, or several.
+    """
+    if os.environ.get("LISTEN_PID") != str(os.getpid()):
+        return None
+    count = os.environ.get("LISTEN_FDS", "")
+    listener = socket.socket(fileno=_FIRST_PASSED) if count == "1" else None
+    if listener is None or listener.family != socket.AF_UNIX or listener.type != socket.SOCK_STREAM:
+        raise CannotListen(errno.EINVAL, f"LISTEN_FDS={count}: must be one listening unix socket")
+    listener.set_inheritable(False)
+    return listener
 
 
 def is_stale(path: Path) -> bool:

@@ -1,5 +1,6 @@
 """The command line itself: what it tells, and what it answers to what it does not know."""
 
+import argparse
 import errno
 import os
 import re
@@ -13,6 +14,7 @@ import pytest
 
 from podwire import __version__
 from podwire.cli.main import COMMANDS, main, plain_text
+from podwire.cli.options import go_seconds
 
 HELP = """\
 usage: podwire [-h] [--version] COMMAND ...
@@ -276,3 +278,16 @@ def test_an_interrupt_while_modules_are_imported_prints_no_traceback(module):
     done = subprocess.run([sys.executable, "-c", INTERRUPTED, module], capture_output=True, text=True, check=False)
     assert done.returncode in (-signal.SIGINT, 128 + signal.SIGINT)
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("2", 2), ("0.5", 0.5), ("10s", 10), ("1m30s", 90), ("1h", 3600), ("1.5s", 1.5)]
+)
+def test_durations_of_go_are_seconds(text, expected):
+    assert go_seconds(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "s", "10x", "-1s", "1s1m", "nan", "inf"])
+def test_text_that_is_not_a_duration_is_refused(text):
+    with pytest.raises(argparse.ArgumentTypeError, match="is not a number of seconds"):
+        go_seconds(text)

@@ -1,8 +1,10 @@
 """The programs, put in place."""
 
 import json
+import socket
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -49,16 +51,60 @@ def test_executable_that_is_replaced_while_it_starts_knows_its_name(tmp_path):
     assert (done.returncode, done.stdout) == (0, b"")
 
 
+@contextmanager
+def dhcp_daemon(*words, **arguments):
+    """A process that serves, and the text that it wrote until then."""
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, **arguments) as process:
+        try:
+            lines = []
+            for line in process.stderr:
+                lines.append(line)
+                if "is serving" in line:
+                    break
+            yield process, "".join(lines)
+        finally:
+            process.terminate()
+            process.communicate(timeout=60)
+
+
+def test_dhcp_executable_is_the_daemon_for_units_of_the_reference_plugin(tmp_path, installed):
+    install(str(tmp_path / "bin"))
+    socket_path, pidfile = tmp_path / "run" / "dhcp.sock", tmp_path / "dhcp.pid"
+    words = [tmp_path / "bin" / "dhcp", "daemon", "-socketpath", socket_path, "-pidfile", pidfile, "--timeout=1m2s"]
+    with dhcp_daemon(*words) as (process, text):
+        assert f"socket={socket_path}" in text
+        assert pidfile.read_text() == f"{process.pid}\n"
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(socket_path))
+    assert (process.returncode, pidfile.exists(), socket_path.exists()) == (0, False, False)
+    refused = subprocess.run([*words[:2], "-broadcast"], capture_output=True, text=True, check=False)
+    assert refused.returncode == 2
+    assert "unrecognized arguments: -broadcast" in refused.stderr
+
+
+def test_dhcp_daemon_serves_the_socket_of_systemd(tmp_path):
+    install(str(tmp_path / "bin"))
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "dhcp.sock"))
+        listener.listen()
+        code = "os.dup2(int(sys.argv[1]), 3); os.environ |= {'LISTEN_FDS': '1', 'LISTEN_PID': str(os.getpid())}"
+        words = [sys.executable, "-c", f"import os, sys; {code}; os.execv(sys.argv[2], sys.argv[2:])"]
+        words += [str(listener.fileno()), str(tmp_path / "bin" / "dhcp"), "daemon"]
+        with dhcp_daemon(*words, pass_fds=[listener.fileno()]) as (process, text):
+            assert f"socket={tmp_path / 'dhcp.sock'}" in text
+    assert process.returncode == 0
+    assert (tmp_path / "dhcp.sock").exists(), "systemd removes it"
+
+
 def test_settings_file_has_the_socket_and_the_command(tmp_path):
     install(str(tmp_path), socket="/run/elsewhere.sock")
     lines = (tmp_path / NOTE).read_text().splitlines()
     assert lines[:3] == ["socket /run/elsewhere.sock", f"run {Path(sys.executable).resolve()}", "run -IS"]
 
 
-@pytest.mark.parametrize("socket", ["/run/a\nrun /bin/sh"])
-def test_socket_path_with_a_newline_is_an_error(tmp_path, socket):
+def test_socket_path_with_a_newline_is_an_error(tmp_path):
     with pytest.raises(ValueError, match="must not contain a newline"):
-        install(str(tmp_path), socket=socket)
+        install(str(tmp_path), socket="/run/a\nrun /bin/sh")
 
 
 def test_foreign_executables_are_replaced_only_with_force(tmp_path):

@@ -1,13 +1,14 @@
 """Unix sockets: in a directory that another server has locked, and listening ones."""
 
 import asyncio
+import os
 import socket
 import threading
 
 import pytest
 
 from podwire.durable.locks import LockHeld, lock_directory
-from podwire.transports.unix_sockets import bind_socket, is_stale, listening
+from podwire.transports.unix_sockets import CannotListen, bind_socket, inherited_listener, is_stale, listening
 from tests.eventually import eventually, eventually_async
 
 
@@ -97,3 +98,17 @@ async def test_a_listening_socket_is_the_owners_alone_and_removed_at_the_end(tmp
             listener.accept()[0].close()
     assert listener.fileno() == -1
     assert not path.exists()
+
+
+def test_sockets_of_systemd_for_another_process_are_ignored(monkeypatch):
+    monkeypatch.setenv("LISTEN_FDS", "1")
+    monkeypatch.setenv("LISTEN_PID", str(os.getppid()))
+    assert inherited_listener() is None
+
+
+@pytest.mark.parametrize("count", ["2", "0", "", "x"])
+def test_other_numbers_of_sockets_of_systemd_are_refused(monkeypatch, count):
+    monkeypatch.setenv("LISTEN_FDS", count)
+    monkeypatch.setenv("LISTEN_PID", str(os.getpid()))
+    with pytest.raises(CannotListen, match=f"LISTEN_FDS={count}: must be one listening unix socket"):
+        inherited_listener()
