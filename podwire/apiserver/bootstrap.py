@@ -113,9 +113,7 @@ async def _ensure_definition(engine: Engine, definition: Object) -> None:
     await _ensure(engine, resource, "", copy.deepcopy(definition), is_valid=True)
 
 
-async def _ensure(
-    engine: Engine, resource: Resource, namespace: str, obj: Object, *, is_valid: bool = False
-) -> bool:
+async def _ensure(engine: Engine, resource: Resource, namespace: str, obj: Object, *, is_valid: bool = False) -> bool:
     """Creates an object; returns False when it exists."""
     if await engine.find(resource, namespace, obj["metadata"]["name"]) is not None:
         return False

@@ -12,6 +12,7 @@ from collections.abc import Coroutine
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TextIO
+from urllib.parse import urlsplit
 
 from podwire import logs
 from podwire.cli import current_cluster
@@ -196,6 +197,14 @@ def address(text: str) -> tuple[str, int]:
     if not separator or not 0 <= number <= 65535:
         raise argparse.ArgumentTypeError(f"{text!r} is not ADDRESS:PORT such as 127.0.0.1:6443 or [::1]:6443")
     return host, number
+
+
+def https_server(text: str) -> str:
+    """Parses the URL of an API server."""
+    parts = urlsplit(text)
+    if parts.scheme != "https" or not parts.hostname or parts.path not in ("", "/"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a URL such as https://192.168.1.10:6443")
+    return text.rstrip("/")
 
 
 def seconds(text: str) -> float:

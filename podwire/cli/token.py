@@ -9,10 +9,9 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
-from urllib.parse import urlsplit
 
 from podwire.cli.main import UserError
-from podwire.cli.options import add_output, add_prefix
+from podwire.cli.options import add_output, add_prefix, https_server
 from podwire.cluster.join import tokens
 from podwire.cluster.up.layout import BadPrefix, layout_of
 from podwire.objects.times import rfc3339
@@ -63,7 +62,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     creating.add_argument(
         "--server",
-        type=_server,
+        type=https_server,
         metavar="URL",
         help="address of the API server for other machines, if the cluster has none published (default: that of the "
         "kubeconfig)",
@@ -83,13 +82,6 @@ def _ttl(text: str) -> float:
     if not re.fullmatch(r"(\d{1,9}[hms])+", text):
         raise argparse.ArgumentTypeError(f"{text!r} is not a duration such as 24h or 1h30m, or 0")
     return float(sum(int(number) * UNITS[unit] for number, unit in re.findall(r"(\d+)([hms])", text)))
-
-
-def _server(text: str) -> str:
-    parts = urlsplit(text)
-    if parts.scheme != "https" or not parts.hostname or parts.path not in ("", "/"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a URL such as https://192.168.1.10:6443")
-    return text.rstrip("/")
 
 
 def run(arguments: argparse.Namespace) -> int:

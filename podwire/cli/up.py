@@ -1,6 +1,7 @@
 """`podwire up`: starts a cluster on this machine."""
 
 import argparse
+import ipaddress
 import json
 import os
 import time
@@ -24,6 +25,7 @@ from podwire.cli.runtime import add_checking, checking
 from podwire.cli.terminal import paint
 from podwire.cluster.hardware.profile import BadProfile
 from podwire.cluster.hardware.profile_yaml import load as load_profile
+from podwire.cluster.join.settings import BACKENDS
 from podwire.cluster.scheduler import read_configuration
 from podwire.cluster.up import launch, named_clusters, state, status_file
 from podwire.cluster.up.layout import BadPrefix, Layout, layout_of
@@ -102,6 +104,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     network = parser.add_argument_group("network and devices")
     add_checking(network)
     network.add_argument(
+        "--advertise-address",
+        type=_advertised,
+        metavar="IP|off",
+        help="address of this machine at which others join the cluster (default: unchanged, or off)",
+    )
+    network.add_argument(
+        "--machine-network",
+        choices=BACKENDS,
+        help="how packets go to pods of other machines; auto: routes on one segment, else VXLAN "
+        "(default: unchanged, or auto)",
+    )
+    network.add_argument(
         "--network-policy",
         choices=("on", "off"),
         default="on",
@@ -137,6 +151,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     trace.add_argument("--otlp", type=_endpoint, metavar="URL", help="send traces to an OpenTelemetry collector, too")
 
 
+def _advertised(text: str) -> str:
+    if text == "off":
+        return ""
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    if address.is_loopback or address.is_unspecified or address.is_link_local or address.is_multicast:
+        raise argparse.ArgumentTypeError(f"{text} is not an address at which other machines reach this one")
+    return str(address)
+
+
 def _pool(text: str) -> tuple[Network, ...]:
     return () if text == "off" else networks(text)
 
@@ -161,6 +187,8 @@ def run(arguments: argparse.Namespace) -> int:
             balancer_pool=arguments.load_balancer_pool,
             scheduling=_scheduling(arguments.scheduler_config),
             manifests=arguments.pod_manifest_path,
+            advertise=arguments.advertise_address,
+            machine_network=arguments.machine_network,
             owner=sudo_caller(),
             **({"additional": _ui()} if arguments.ui else {}),
         )
@@ -246,7 +274,7 @@ def _attached(prepared: Prepared, lock: FileLock, report: "Report") -> int:
 def _detached(prepared: Prepared, lock: FileLock, report: "Report") -> int:
     report.begin(launch.names(prepared))
     up = False
-    for event in launch.detach(prepared, lock):
+    for event in launch.detach(prepared, lock, launch.supervise):
         report.event(event)
         up = up or (not event.component and event.what == "up")
     if not up:

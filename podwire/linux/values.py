@@ -137,7 +137,21 @@ class Vrf(NamedTuple):
     up: bool = False
 
 
-NewLink = Veth | Bridge | Macvlan | Ifb | Ipvlan | Vlan | Dummy | Vrf
+class Vxlan(NamedTuple):
+    """A link whose frames go to other machines in UDP packets. It learns nothing: its table of stations is ours."""
+
+    name: str
+    vni: int
+    local: IP
+    parent: int
+    port: int = 4789
+    mtu: int = 0
+    mac: str = ""
+    alias: str = ""
+    up: bool = False
+
+
+NewLink = Veth | Bridge | Macvlan | Ifb | Ipvlan | Vlan | Dummy | Vrf | Vxlan
 
 
 class Address(NamedTuple):
@@ -190,6 +204,14 @@ class Neighbour(NamedTuple):
     address: IP
     mac: str
     permanent: bool = True
+
+
+class Station(NamedTuple):
+    """A MAC address behind a VXLAN link, and the machine that has it."""
+
+    ifindex: int
+    mac: str
+    machine: IP
 
 
 class PinnedNamespace(NamedTuple):

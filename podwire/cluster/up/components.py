@@ -2,15 +2,19 @@
 
 import asyncio
 import time
-from ipaddress import ip_network
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 
 from podwire.apiserver.identity.pki import PkiError
 from podwire.apiserver.identity.users import COMPONENT_PREFIX, NODE_PREFIX, NODES
 from podwire.cluster import apiserver, dns, scheduler, tracing
 from podwire.cluster.component_endpoints import Endpoint
+from podwire.cluster.join import invitation, machine_network
+from podwire.cluster.join.machines import MACHINE, MACHINE_NETWORKS
+from podwire.cluster.join.settings import ClusterSettings
 from podwire.cluster.up import named_clusters, node_components, readiness, storage_class
 from podwire.cluster.up.child import Component, Ready
+from podwire.cluster.up.layout import Layout
 from podwire.cluster.up.nodes import Node
 from podwire.cluster.up.preparation import Prepared
 from podwire.dns.publishing import METRICS_PORT
@@ -42,6 +46,7 @@ def components(prepared: Prepared) -> list[Component]:
     for node in prepared.nodes:
         all_components += node_components.below_the_kubelet(prepared, node)
     all_components += [_image(prepared)] if ours else []
+    all_components += [_machines(prepared)] if prepared.state.advertise else []
     all_components += [_scheduler(prepared), *_dns(prepared)]
     for node in prepared.nodes:
         all_components += node_components.kubelet_and_drivers(prepared, node)
@@ -82,6 +87,7 @@ def apiserver_options(prepared: Prepared) -> apiserver.Options:
     layout, slot = prepared.layout, prepared.slot
     gateways = tuple(str(gateway.ip) for gateway in slot.gateways(ipv6=prepared.ipv6)) if prepared.own else ()
     host = gateways[0] if prepared.own else ""
+    advertised = (prepared.state.advertise,) if prepared.state.advertise else ()
     control = (
         apiserver.Identity(user="system:kube-scheduler", kubeconfig=layout.control_identity("scheduler")),
         apiserver.Identity(user=f"{COMPONENT_PREFIX}dns", kubeconfig=layout.control_identity("dns")),
@@ -90,7 +96,7 @@ def apiserver_options(prepared: Prepared) -> apiserver.Options:
         data_dir=layout.state / "apiserver",
         host=LOOPBACK,
         port=slot.api_port,
-        also=gateways,
+        also=(*gateways, *advertised),
         store_url=prepared.state.store or None,
         kubeconfig=layout.kubeconfig,
         context=named_clusters.context_of(layout),
@@ -99,6 +105,7 @@ def apiserver_options(prepared: Prepared) -> apiserver.Options:
         encryption_config=prepared.encryption_config,
         controllers=prepared.controllers,
         balancer_pool=prepared.balancer_pool,
+        pod_networks=slot.pod_networks(ipv6=prepared.ipv6) if advertised else (),
         also_reconciled=_POLICIES if prepared.network_policy else frozenset(),
         definitions=admin_crds.ALL if prepared.network_policy else (),
         leader_elect=True,
@@ -149,9 +156,43 @@ def _serving(node: Node) -> apiserver.Serving:
     )
 
 
+def cluster_settings(prepared: Prepared) -> ClusterSettings:
+    """Returns the settings for machines that join."""
+    slot, ipv6 = prepared.slot, prepared.ipv6
+    return ClusterSettings(
+        cluster_dns=(slot.dns_address,),
+        networks=(slot.pods, slot.nodes, *((slot.own6,) if ipv6 else ())),
+        backend=prepared.state.machine_network,
+        vni=slot.vni,
+        network_policy=prepared.network_policy,
+    )
+
+
+def _machines(prepared: Prepared) -> Component:
+    """Routes to the pods of machines that joined, on the host."""
+    settings = cluster_settings(prepared)
+    options = machine_network.Options(
+        kubeconfig=prepared.nodes[0].home.identity("nri-network"),
+        addresses=(ip_address(prepared.state.advertise),),
+        networks=settings.networks,
+        backend=settings.backend,
+        vni=settings.vni,
+    )
+
+    async def work(ready: Ready) -> None:
+        ready()
+        await machine_network.keep(options)
+
+    return Component(name="machines", work=work, needs=("apiserver",), troubles=(OSError, BadKubeconfig))
+
+
 def _image(prepared: Prepared) -> Component:
+    return image_component(prepared.layout)
+
+
+def image_component(layout: Layout) -> Component:
     """Builds an image from the host's busybox, so that pods can be started without a registry."""
-    store = prepared.layout.state / "images"
+    store = layout.state / "images"
 
     def build() -> None:
         images = Images(store)
@@ -231,6 +272,19 @@ def dns_options(prepared: Prepared, number: int = 1) -> dns.Options:
     )
 
 
+def server_url(prepared: Prepared) -> str:
+    """Returns the address of the API server for other machines."""
+    host = prepared.state.advertise
+    return f"https://{f'[{host}]' if ':' in host else host}:{prepared.slot.api_port}"
+
+
+def _machine_notes(prepared: Prepared) -> dict[str, str]:
+    """Returns the annotations of the cluster's own nodes: others reach them by this machine."""
+    slot = prepared.slot
+    behind = [slot.nodes, *([slot.nodes6] if prepared.ipv6 else [])] if prepared.own else []
+    return {MACHINE: prepared.state.advertise, MACHINE_NETWORKS: ",".join(map(str, behind))}
+
+
 def _node(prepared: Prepared) -> Component:
     """Creates the default StorageClass, waits until every node is Ready, and ends."""
 
@@ -241,6 +295,9 @@ def _node(prepared: Prepared) -> Component:
     async def work(ready: Ready) -> None:
         await storage_class.create_default(prepared.layout.kubeconfig)
         await readiness.until_ready(prepared.layout.kubeconfig, names, begun)
+        if prepared.state.advertise:
+            await invitation.publish(prepared.layout.kubeconfig, server_url(prepared), cluster_settings(prepared))
+            await invitation.annotate(prepared.layout.kubeconfig, names, _machine_notes(prepared))
         ready()
 
     return Component(

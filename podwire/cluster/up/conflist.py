@@ -15,10 +15,10 @@ PODS_BRIDGE = "podwire0"
 _ANYWHERE = {4: "0.0.0.0/0", 6: "::/0"}
 
 
-def network(ranges: Sequence[Network]) -> dict[str, Any]:
+def network(ranges: Sequence[Network], mtu: int = 0) -> dict[str, Any]:
     """Returns a bridge with a gateway, masquerading, leases below our state directory, and host ports.
 
-    The spoof checks prevent a pod from using addresses of others.
+    The spoof checks prevent a pod from using addresses of others. Without an MTU, pods have that of the bridge.
     """
     return {
         "cniVersion": "1.0.0",  # for containerd 1.6, which ignores the list; our runtime takes the newest
@@ -31,6 +31,7 @@ def network(ranges: Sequence[Network]) -> dict[str, Any]:
                 "isGateway": True,
                 "ipMasq": True,
                 "hairpinMode": True,
+                **({"mtu": mtu} if mtu else {}),
                 "macspoofchk": True,
                 "ipspoofchk": True,
                 "ipam": {
@@ -52,12 +53,12 @@ def foreign(directory: Path) -> list[Path]:
     return sorted(path for path in directory.iterdir() if path.suffix in ENDINGS and path.name != NAME)
 
 
-def write(directory: Path, ranges: Sequence[Network]) -> None:
+def write(directory: Path, ranges: Sequence[Network], mtu: int = 0) -> None:
     """Writes ours, unless a foreign one exists."""
     if foreign(directory):
         return
     directory.mkdir(mode=0o755, parents=True, exist_ok=True)
-    text = json.dumps(network(ranges), indent=2) + "\n"
+    text = json.dumps(network(ranges, mtu), indent=2) + "\n"
     path = directory / NAME
     if not path.exists() or path.read_text(encoding="utf-8") != text:
         write_durably(path, text.encode(), mode=0o644)

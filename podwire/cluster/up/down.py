@@ -9,10 +9,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from podwire.cluster.up import component_processes, conflist, host_network, named_clusters, nodes, pod_removal, state
+from podwire.cluster.join import machine_network
+from podwire.cluster.up import (
+    component_processes,
+    conflist,
+    host_network,
+    named_clusters,
+    node_routes,
+    nodes,
+    pod_removal,
+    state,
+)
 from podwire.cluster.up.layout import Layout
 from podwire.cluster.up.node_namespaces import NodeNamespaces, remove_pins
 from podwire.cluster.up.slot_claims import SlotClaims
+from podwire.cluster.up.slots import Slot
 from podwire.cluster.up.state import BrokenState, State
 from podwire.cluster.up.status_file import lock_prefix
 from podwire.cluster.up.stop import StillThere, kill, stop
@@ -124,6 +135,14 @@ class Removal:
             host_network.disconnect_pods()
             if self.state.runtime == "podwire":
                 KernelRuleset().delete_table(POLICY_TABLE)
+        if self.state is not None and self.state.joined:
+            machine_network.remove_all()
+            KernelRuleset().delete_table(node_routes.TABLE)
+        elif self.state is not None and self.state.advertise:
+            slot = Slot(self.state.slot)
+            machine_network.remove_all((slot.pods, slot.nodes, slot.own6), slot.vni)
+            if not self.state.nodes[0].own:
+                KernelRuleset().delete_table(node_routes.TABLE)
         host_network.unforward(self.claims.end_forwarding(self.layout.prefix))
 
     def remove_files(self) -> None:
@@ -160,8 +179,13 @@ def down(layout: Layout, claims: SlotClaims, *, force: bool = False) -> bool:
         return False
     stop(layout)
     with lock_prefix(layout):  # no `up` while it is being removed
-        _remove(Removal(layout, known, claims), force=force)
+        remove_locked(layout, known, claims, force=force)
     return True
+
+
+def remove_locked(layout: Layout, known: State | None, claims: SlotClaims, *, force: bool = False) -> None:
+    """Removes everything of a cluster whose processes have ended; the caller has the lock. Raises NotRemoved."""
+    _remove(Removal(layout, known, claims), force=force)
 
 
 def _exists(layout: Layout, claims: SlotClaims) -> bool:

@@ -57,12 +57,13 @@ def has_ipv6() -> bool:
 def ruleset(slot: Slot, tag: str, *, ipv6: bool) -> str:
     """Returns the nft rules.
 
-    Packets that leave by another link than the bridge are masqueraded. Other clusters of this host are not reached, and
-    do not reach this one: neither its nodes and pods (forwarded packets), nor its API server, which listens on
-    addresses of the host (input). The host's own packets pass neither chain.
+    Packets that leave by another link than the bridge are masqueraded, unless they go to pods of another machine. Other
+    clusters of this host are not reached, and do not reach this one: neither its nodes and pods (forwarded packets),
+    nor its API server, which listens on addresses of the host (input). The host's own packets pass neither chain.
     """
     pairs: list[tuple[str, Network]] = [("ip", slot.nodes), ("ip", slot.pods)]
     pairs += [("ip6", slot.own6)] if ipv6 else []
+    inside = {"ip": slot.pods, "ip6": slot.own6}
     barriers = []
     for other in _OTHER_BRIDGES:
         barriers += [
@@ -74,7 +75,8 @@ def ruleset(slot: Slot, tag: str, *, ipv6: bool) -> str:
             for ip, network in pairs
         ]
     masquerades = "\n".join(
-        f'add rule inet {slot.table} postrouting {ip} saddr {network} oifname != "{slot.bridge}" masquerade'
+        f"add rule inet {slot.table} postrouting {ip} saddr {network} {ip} daddr != {{ {inside[ip]} }} "
+        f'oifname != "{slot.bridge}" masquerade'
         for ip, network in pairs
     )
     return RULES.format(

@@ -7,14 +7,15 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 import msgspec
 
 from podwire import logs
 from podwire.cluster.up import component_processes, state, status_file
-from podwire.cluster.up.child import write_to
+from podwire.cluster.up.child import Component, write_to
 from podwire.cluster.up.components import components
 from podwire.cluster.up.layout import Layout
 from podwire.cluster.up.preparation import Prepared, UpOptions, check_same, missing, prepare
@@ -55,7 +56,17 @@ PRELOADED = (
 all share."""
 
 Report = Callable[[Event], None]
-Supervise = Callable[[Prepared, FileLock, Report, Callable[[], list[int]]], bool]
+
+
+class HasLayout(Protocol):
+    """A cluster, or a node of one, that can be supervised."""
+
+    @property
+    def layout(self) -> Layout: ...
+
+
+H = TypeVar("H", bound=HasLayout)
+Supervise = Callable[[H, FileLock, Report, Callable[[], list[int]]], bool]
 
 
 @contextlib.contextmanager
@@ -106,15 +117,25 @@ def names(prepared: Prepared) -> list[str]:
 
 def supervise(prepared: Prepared, lock: FileLock, report: Report, pipe: Callable[[], list[int]] = list) -> bool:
     """Runs the components until a signal; returns whether they came up. They inherit neither lock nor pipe."""
-    layout = prepared.layout
+    return supervise_all(prepared.layout, components(prepared), lock, report, pipe)
+
+
+def supervise_all(
+    layout: Layout,
+    all_components: Sequence[Component],
+    lock: FileLock,
+    report: Report,
+    pipe: Callable[[], list[int]] = list,
+) -> bool:
+    """Runs these components until a signal; returns whether they came up. They inherit neither lock nor pipe."""
     status = StatusWriter(layout)
     for module in PRELOADED:
         importlib.import_module(module)
     gc.freeze()  # children share the memory of what is loaded, as long as no collection touches it
-    return Supervisor(layout, components(prepared), report, status.write, lambda: [lock.fileno(), *pipe()]).run()
+    return Supervisor(layout, all_components, report, status.write, lambda: [lock.fileno(), *pipe()]).run()
 
 
-def detach(prepared: Prepared, lock: FileLock, supervise: Supervise = supervise) -> Iterator[Event]:
+def detach(prepared: H, lock: FileLock, supervise: "Supervise[H]") -> Iterator[Event]:
     """Supervises in a daemon; yields its events until the cluster is up or has failed.
 
     The daemon is forked twice, so that it is nobody's child and leads no session that could get a terminal.
@@ -139,7 +160,7 @@ def detach(prepared: Prepared, lock: FileLock, supervise: Supervise = supervise)
         yield Event(component="", what="failed", seconds=0.0, detail=SUPERVISOR)
 
 
-def _run_daemon(prepared: Prepared, lock: FileLock, writes: int, supervise: Supervise) -> None:
+def _run_daemon(prepared: H, lock: FileLock, writes: int, supervise: "Supervise[H]") -> None:
     code = 70
     try:
         os.chdir("/")

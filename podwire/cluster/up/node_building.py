@@ -34,7 +34,8 @@ def build_node(layout: Layout, decided: State, node: NodeRecord, *, ipv6: bool, 
         space.build(_furnishing(decided.hardware, with_boot_id=with_boot_id))
     host_network.plug(layout, slot, node.number, space.net, ipv6=ipv6)
     numbers, tag = [other.number for other in decided.nodes], host_network.owner_tag(layout)
-    node_routes.configure_node(slot, node.number, numbers, space.net, tag, ipv6=ipv6)
+    joinable = bool(decided.advertise)
+    node_routes.configure_node(slot, node.number, numbers, space.net, tag, ipv6=ipv6, joinable=joinable)
     if decided.hardware is not None:
         node_setup.set_up(decided.hardware, space, tag)
 

@@ -9,6 +9,7 @@ from podwire.cluster import cni_daemon, kubelet, network_policy, proxy, runtime,
 from podwire.cluster.hardware.profile import Profile
 from podwire.cluster.up import host_network
 from podwire.cluster.up.child import Component, Ready
+from podwire.cluster.up.layout import Layout
 from podwire.cluster.up.node_namespaces import NodeNamespaces
 from podwire.cluster.up.nodes import Node
 from podwire.cluster.up.preparation import Prepared
@@ -25,11 +26,11 @@ from podwire.transports.unix_sockets import CannotListen
 if TYPE_CHECKING:
     from podwire.dradriver.config import Config as NetworkDriver
 
-_THRESHOLDS = parse_thresholds(
+THRESHOLDS = parse_thresholds(
     "memory.available<100Mi,nodefs.available<5%,nodefs.inodesFree<5%,imagefs.available<5%,imagefs.inodesFree<5%"
 )
 """Lower than a kubelet's own: the disk of `up` is a workstation's, often nearly full, and not a node's alone."""
-_IMAGE_GC = ImageGcSettings(high=95, low=90)
+IMAGE_GC = ImageGcSettings(high=95, low=90)
 
 
 def below_the_kubelet(prepared: Prepared, node: Node) -> list[Component]:
@@ -54,25 +55,24 @@ def _environment(node: Node) -> dict[str, str]:
 
 
 def _cni(node: Node, *, policies: bool) -> Component:
+    component = cni_component(node.name, node.inside, policies=policies)
+    return replace(component, name=node.called("cni"), node=node.space, environment=_environment(node))
+
+
+def cni_component(node: str, inside: Layout, *, policies: bool) -> Component:
     """Executes CNI plugins in one process; without it each plugin starts an interpreter. Enforces network policies."""
-    options = cni_daemon.Options(socket=node.inside.run / "cni.sock")
-    kubeconfig, nri_socket = node.inside.identity("nri-network"), node.inside.prefix / "run/nri/nri.sock"
+    options = cni_daemon.Options(socket=inside.run / "cni.sock")
+    kubeconfig, nri_socket = inside.identity("nri-network"), inside.prefix / "run/nri/nri.sock"
 
     async def work(ready: Ready) -> None:
         async with cni_daemon.running(options):
             ready()
             if policies:
-                await network_policy.enforce(node.name, kubeconfig, nri_socket)
+                await network_policy.enforce(node, kubeconfig, nri_socket)
             else:
                 await asyncio.Event().wait()
 
-    return Component(
-        name=node.called("cni"),
-        work=work,
-        node=node.space,
-        environment=_environment(node),
-        troubles=(OSError, CannotListen),
-    )
+    return Component(name="cni", work=work, troubles=(OSError, CannotListen))
 
 
 def _hardware(node: Node, profile: Profile) -> Component:
@@ -144,25 +144,22 @@ def _driver(
 
 
 def _runtime(node: Node, checking: CheckSettings) -> Component:
-    options = replace(node.runtime, cni_checking=checking)
+    component = runtime_component(replace(node.runtime, cni_checking=checking))
+    environment = _environment(node)
+    return replace(component, name=node.called("runtime"), needs=("trace",), node=node.space, environment=environment)
 
+
+def runtime_component(options: runtime.Options) -> Component:
     async def work(ready: Ready) -> None:
         async with runtime.running(options):
             ready()
             await asyncio.Event().wait()
 
-    return Component(
-        name=node.called("runtime"),
-        work=work,
-        needs=("trace",),
-        node=node.space,
-        environment=_environment(node),
-        troubles=(OSError, NewerFormat, runtime.NoRuntime, runtime.RunsAlready, CannotListen, BadConfig),
-    )
+    troubles = (OSError, NewerFormat, runtime.NoRuntime, runtime.RunsAlready, CannotListen, BadConfig)
+    return Component(name="runtime", work=work, troubles=troubles)
 
 
 def _kubelet(prepared: Prepared, node: Node) -> Component:
-    """The kubelet, and in the same process the service proxy: one of its own would cost 18 MB."""
     endpoint, inside = prepared.state.runtime, node.inside
     ours = endpoint == "podwire"
     options = kubelet.Options(
@@ -174,8 +171,8 @@ def _kubelet(prepared: Prepared, node: Node) -> Component:
         cluster_dns=(node.slot.dns_address,),
         tls_certificate=inside.state / "kubelet/serving.crt",
         tls_key=inside.state / "kubelet/serving.key",
-        eviction_hard=_THRESHOLDS,
-        image_gc=_IMAGE_GC,
+        eviction_hard=THRESHOLDS,
+        image_gc=IMAGE_GC,
         local_path_kubeconfig=inside.identity("local-path"),
         manifests=prepared.manifests,
     )
@@ -188,6 +185,18 @@ def _kubelet(prepared: Prepared, node: Node) -> Component:
         balancer_pool=prepared.balancer_pool,
     )
 
+    return replace(
+        kubelet_component(options, services),
+        name=node.called("kubelet"),
+        needs=("apiserver", node.called("runtime")) if ours else ("apiserver",),
+        node=node.space,
+        environment=_environment(node),
+    )
+
+
+def kubelet_component(options: kubelet.Options, services: proxy.Options) -> Component:
+    """The kubelet, and in the same process the service proxy: one of its own would cost 18 MB."""
+
     async def work(ready: Ready) -> None:
         ready()
         serving = asyncio.create_task(proxy.keep_running(services), name="service proxy")
@@ -197,11 +206,5 @@ def _kubelet(prepared: Prepared, node: Node) -> Component:
             serving.cancel()
             await asyncio.gather(serving, return_exceptions=True)
 
-    return Component(
-        name=node.called("kubelet"),
-        work=work,
-        needs=("apiserver", node.called("runtime")) if ours else ("apiserver",),
-        node=node.space,
-        environment=_environment(node),
-        troubles=(OSError, BadKubeconfig, kubelet.BadEndpoint, kubelet.RunsAlready),
-    )
+    troubles = (OSError, BadKubeconfig, kubelet.BadEndpoint, kubelet.RunsAlready)
+    return Component(name="kubelet", work=work, troubles=troubles)

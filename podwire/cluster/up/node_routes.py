@@ -24,7 +24,7 @@ add chain inet {table} postrouting {{ type nat hook postrouting priority 99; pol
 {rules}
 """
 _RULE = (
-    "add rule inet {table} postrouting {ip} saddr {own} {ip} daddr {{ {others} }} "
+    "add rule inet {table} postrouting {ip} saddr {own} {ip} daddr != {own} {ip} daddr {{ {others} }} "
     "snat {ip} prefix to {ip} saddr map {{ {own} : {own} }}"
 )
 
@@ -38,22 +38,36 @@ def routes(slot: Slot, others: Iterable[int], eth0: int, *, ipv6: bool) -> list[
     return result
 
 
-def ruleset(slot: Slot, number: int, others: Iterable[int], tag: str, *, ipv6: bool) -> str:
-    """Returns the nft rules that exempt packets to pods of other nodes from masquerading."""
-    networks: list[Network] = [pod_range for other in others for pod_range in slot.pod_ranges(other, ipv6=ipv6)]
-    rules = []
-    for own in slot.pod_ranges(number, ipv6=ipv6):
-        destinations = ", ".join(str(network) for network in networks if network.version == own.version)
-        rules.append(_RULE.format(table=TABLE, ip=_IP[own.version], own=own, others=destinations))
+def ruleset(own: Iterable[Network], inside: Iterable[Network], tag: str) -> str:
+    """Returns the nft rules that exempt packets of a node's own pods to these networks from masquerading."""
+    networks = list(inside)
+    rules = [
+        _RULE.format(table=TABLE, ip=_IP[pods.version], own=pods, others=destinations)
+        for pods in own
+        if (destinations := ", ".join(str(network) for network in networks if network.version == pods.version))
+    ]
     return _RULES.format(table=TABLE, tag=tag, rules="\n".join(rules))
 
 
-def configure_node(slot: Slot, number: int, numbers: Iterable[int], netns: Path, tag: str, *, ipv6: bool) -> None:
-    """Configures a node for all others; a single node needs nothing. Idempotent, also with more nodes."""
+def inside_networks(slot: Slot, others: Iterable[int], *, ipv6: bool, joinable: bool) -> list[Network]:
+    """Returns where packets of pods keep their source: the pods of other nodes, and of machines that may join."""
+    if joinable:
+        return [slot.pods, slot.nodes, *([slot.own6] if ipv6 else [])]
+    return [pod_range for other in others for pod_range in slot.pod_ranges(other, ipv6=ipv6)]
+
+
+def configure_node(
+    slot: Slot, number: int, numbers: Iterable[int], netns: Path, tag: str, *, ipv6: bool, joinable: bool = False
+) -> None:
+    """Configures a node for all others; a single node of a cluster that no machine can join needs nothing.
+
+    Idempotent, also with more nodes.
+    """
     others = [other for other in numbers if other != number]
-    if not others:
+    if not others and not joinable:
         return
     with KernelNetwork(netns) as network:
         for route in routes(slot, others, network.links.get("eth0").ifindex, ipv6=ipv6):
             network.routes.replace(route)
-    KernelRuleset(netns).apply(ruleset(slot, number, others, tag, ipv6=ipv6))
+    inside = inside_networks(slot, others, ipv6=ipv6, joinable=joinable)
+    KernelRuleset(netns).apply(ruleset(slot.pod_ranges(number, ipv6=ipv6), inside, tag))

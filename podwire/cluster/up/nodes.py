@@ -6,10 +6,10 @@ from pathlib import Path
 from podwire.cluster import runtime
 from podwire.cluster.up.layout import FIRST, Layout
 from podwire.cluster.up.node_namespaces import NodeNamespaces
-from podwire.cluster.up.slots import Network, Slot
+from podwire.cluster.up.slots import OWN_NODES, Network, Slot
 from podwire.cluster.up.state import NodeRecord
 
-MOST = 16
+MOST = OWN_NODES
 """Nodes of one cluster at most: each costs three processes on the same machine."""
 
 _ROOT = Layout(Path("/"))

@@ -12,7 +12,9 @@ import msgspec
 
 from podwire.apiserver.identity.pki import CERTIFICATE_LIFETIME
 from podwire.cluster.hardware.profile import Profile
-from podwire.cluster.up import conflist, host_network, node_mounts, placement, state
+from podwire.cluster.join import machine_network
+from podwire.cluster.join.settings import AUTO
+from podwire.cluster.up import conflist, host_network, node_mounts, node_routes, placement, state
 from podwire.cluster.up.layout import FIRST, BadPrefix, Layout, check_directories
 from podwire.cluster.up.node_building import build_node
 from podwire.cluster.up.nodes import Node, objection, planned
@@ -23,6 +25,7 @@ from podwire.controllers.registry import ALL
 from podwire.linux.errors import NoSuchLink, UntrustedPath
 from podwire.linux.fs.trust import check_files, make_directory
 from podwire.linux.net.network import KernelNetwork
+from podwire.linux.nft.table import KernelRuleset
 from podwire.runtime.cni import CheckSettings
 from podwire.runtime.cni.check import DEFAULT_SETTINGS
 from podwire.scheduler.profiles import Configuration
@@ -69,6 +72,10 @@ class UpOptions:
     """Settings of the scheduler. Not saved either."""
     manifests: Path | None = None
     """The directory of static pods, without links in its path; None for none. Not saved either."""
+    advertise: str | None = None
+    """The address of this machine at which others join; empty: none can."""
+    machine_network: str | None = None
+    """How packets go to pods of other machines."""
     additional: "Callable[[Prepared], Sequence[Component]]" = no_components
     """Components of layers above, such as the live page. Not saved either."""
     owner: tuple[int, int] | None = None
@@ -185,8 +192,11 @@ def check_same(known: State | None, wanted: UpOptions) -> None:
             raise Refused(f"--store {error}") from error
     if reason := objection(known.nodes if known else (), wanted.nodes):
         raise Refused(f"--nodes {wanted.nodes}: {reason}")
+    check_machine_network(wanted)
     if known is None:
         return
+    if known.joined:
+        raise Refused(f"this machine is a node of the cluster at {known.joined}; `podwire leave` it first")
     for name, before, now in (
         ("--runtime", known.runtime, wanted.runtime),
         ("--store", known.store, wanted.store),
@@ -197,6 +207,21 @@ def check_same(known: State | None, wanted: UpOptions) -> None:
     if wanted.hardware is not None and wanted.hardware != known.hardware:
         shown = "other hardware" if known.hardware else "none"
         raise Refused(f"--hardware: this cluster was made with {shown}; `podwire down` it first")
+
+
+def check_machine_network(wanted: UpOptions) -> None:
+    """Raises Refused: the address must be one of this machine, and the kernel must have what the network needs."""
+    if wanted.advertise and wanted.advertise not in machine_addresses():
+        raise Refused(f"--advertise-address {wanted.advertise}: this machine does not have the address")
+    try:
+        machine_network.check_backend(wanted.machine_network or AUTO)
+    except machine_network.NotSupported as error:
+        raise Refused(f"--machine-network: {error}") from error
+
+
+def machine_addresses() -> set[str]:
+    with KernelNetwork() as network:
+        return {str(row.interface.ip) for link in network.links.list() for row in network.addresses.list(link.ifindex)}
 
 
 def _check_runtime(runtime: str) -> None:
@@ -263,9 +288,15 @@ def _decided(
             hardware=wanted.hardware,
             owner=wanted.owner,
         )
-        decided.append(
-            msgspec.structs.replace(known, nodes=nodes, owner=wanted.owner or known.owner) if known else fresh
+        before = known or fresh
+        changed = msgspec.structs.replace(
+            before,
+            nodes=nodes,
+            owner=wanted.owner or before.owner,
+            advertise=before.advertise if wanted.advertise is None else wanted.advertise,
+            machine_network=wanted.machine_network or before.machine_network,
         )
+        decided.append(changed)
         if decided[0] != known:
             state.save(layout.record, decided[0])
 
@@ -292,6 +323,10 @@ def _trouble(slot: Slot) -> str:
 
 def _place(prepared: Prepared) -> None:
     if not prepared.own:
+        if prepared.state.advertise:
+            slot, ipv6, tag = prepared.slot, prepared.ipv6, host_network.owner_tag(prepared.layout)
+            inside = node_routes.inside_networks(slot, (), ipv6=ipv6, joinable=True)
+            KernelRuleset().apply(node_routes.ruleset(slot.pod_ranges(1, ipv6=ipv6), inside, tag))
         return
     host_network.connect_host(prepared.layout, prepared.slot, ipv6=prepared.ipv6)
     for node in prepared.state.nodes:

@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import IPv4Interface, IPv4Network, IPv6Interface, IPv6Network
 
+from podwire.controllers.pod_networks import PodNetwork
+
 Network = IPv4Network | IPv6Network
 Interface = IPv4Interface | IPv6Interface
 
@@ -22,6 +24,9 @@ _FIRST_API_PORT = 16443
 _FIRST_SCHEDULER_PORT = 16643
 _SERVICES6, _PODS6 = 0x800, 0x1000
 _POOL6 = 0x1000
+_FIRST_VNI = 4096
+OWN_NODES = 16
+"""Nodes that `up` makes itself at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +118,18 @@ class Slot:
         first = IPv4Network((self.pods.network_address + (node - 1) * 256, 24))
         second = IPv6Network((self.own6.network_address + ((_PODS6 + node) << 64), 64))
         return (first, second) if ipv6 else (first,)
+
+    def pod_networks(self, *, ipv6: bool) -> tuple[PodNetwork, ...]:
+        """The networks of which nodes that join get a part; the first parts are those of the cluster's own nodes."""
+        first = PodNetwork(self.pods, 24, reserved=OWN_NODES)
+        all6 = IPv6Network((self.own6.network_address + (_PODS6 << 64), 52))
+        second = PodNetwork(all6, 64, reserved=OWN_NODES + 1)
+        return (first, second) if ipv6 else (first,)
+
+    @property
+    def vni(self) -> int:
+        """The number of the VXLAN between machines."""
+        return _FIRST_VNI + self.number
 
     def owns(self, network: Network) -> bool:
         """Whether a route to this network would overlap with ours."""

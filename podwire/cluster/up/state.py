@@ -40,6 +40,12 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     """Directories that `up` created; removed again if they are empty or entirely ours."""
     hardware: Profile | None = None
     """The simulated hardware of each node."""
+    advertise: str = ""
+    """The address of this machine at which others join the cluster; empty: none can."""
+    machine_network: str = "auto"
+    """How packets go to pods of other machines."""
+    joined: str = ""
+    """The API server of the cluster that this machine joined as a node; empty: the cluster is on this machine."""
     owner: tuple[int, int] | None = None
     """User and group who may read the kubeconfig: those who called `sudo podwire up`. None for root alone."""
 

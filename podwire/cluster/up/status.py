@@ -28,6 +28,7 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     addresses: tuple[str, ...]
     """Empty for a node on the host itself, whose addresses change."""
     pod_ranges: tuple[str, ...]
+    """Empty for a node that joined another cluster, which chooses them."""
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -64,23 +65,23 @@ def _known(layout: Layout, known: State, alive: SupervisorStatus | None) -> Stat
         state="stopped" if alive is None else "up" if alive.up else "starting",
         slot=known.slot,
         node=known.nodes[0].name,
-        nodes=tuple(_node(Slot(known.slot), node) for node in known.nodes),
+        nodes=tuple(_node(Slot(known.slot), node, joined=bool(known.joined)) for node in known.nodes),
         runtime=known.runtime,
         kubeconfig=str(layout.kubeconfig),
-        api_server=f"https://127.0.0.1:{Slot(known.slot).api_port}",
+        api_server=known.joined or f"https://127.0.0.1:{Slot(known.slot).api_port}",
         kubelet_port=KUBELET_PORT,
         components=tuple(component for component in components if component is not None),
     )
 
 
-def _node(slot: Slot, node: NodeRecord) -> NodeStatus:
+def _node(slot: Slot, node: NodeRecord, *, joined: bool) -> NodeStatus:
     ipv6 = host_network.has_ipv6()
     addresses = slot.addresses(node.number, ipv6=ipv6) if node.own else ()
     return NodeStatus(
         name=node.name,
         namespaces=node.own,
         addresses=tuple(str(address.ip) for address in addresses),
-        pod_ranges=tuple(map(str, slot.pod_ranges(node.number, ipv6=ipv6))),
+        pod_ranges=() if joined else tuple(map(str, slot.pod_ranges(node.number, ipv6=ipv6))),
     )
 
 

@@ -10,7 +10,7 @@ from podwire.linux.net import wire
 from podwire.linux.net.netlink import Netlink, Sender
 from podwire.linux.net.wire import CREATE, EXCL, Request, attribute, nested, text, u8, u16, u32
 from podwire.linux.proc.namespaces import open_namespace
-from podwire.linux.values import Bridge, Dummy, Ifb, Ipvlan, Link, Macvlan, NewLink, Path, Veth, Vlan, Vrf
+from podwire.linux.values import Bridge, Dummy, Ifb, Ipvlan, Link, Macvlan, NewLink, Path, Veth, Vlan, Vrf, Vxlan
 
 _NEW, _DELETE, _GET, _SET = 16, 17, 18, 19
 _MESSAGE = Struct("=BxHiII")  # family, type, index, flags, which flags change
@@ -43,6 +43,7 @@ _XDP, _XDP_ATTACHED, _GROUP = 43, 2, 27
 _INFO_KIND, _INFO_DATA, _INFO_SLAVE_DATA = 1, 2, 5
 _MACVLAN_QUEUE = 7
 _PORT_HAIRPIN, _PORT_ISOLATED = 4, 33
+_VXLAN_LINK, _VXLAN_LOCAL, _VXLAN_LEARNING, _VXLAN_PORT, _VXLAN_LOCAL6 = 3, 4, 7, 15, 17
 
 _ERRORS: errors.Names = {
     errno.EEXIST: LinkExists,
@@ -234,6 +235,15 @@ def _new_requests(new: NewLink) -> list[Request]:
             return [_new(new.name, False, _common(new.mtu, ""), "dummy", b"")]
         case Vrf():
             return [_new(new.name, new.up, b"", "vrf", nested(_INFO_DATA, u32(_OWN, new.table)))]
+        case Vxlan():
+            return [_new_vxlan(new)]
+
+
+def _new_vxlan(new: Vxlan) -> Request:
+    local = attribute(_VXLAN_LOCAL if new.local.version == 4 else _VXLAN_LOCAL6, new.local.packed)
+    port = attribute(_VXLAN_PORT, wire.BE16.pack(new.port))
+    parts = (u32(_OWN, new.vni), u32(_VXLAN_LINK, new.parent), local, u8(_VXLAN_LEARNING, False), port)
+    return _new(new.name, new.up, _common(new.mtu, new.mac), "vxlan", nested(_INFO_DATA, *parts))
 
 
 def _mode(kind: str, mode: str, modes: dict[str, int]) -> int:

@@ -9,6 +9,7 @@ from podwire.linux.net.neighbours import KernelNeighbours
 from podwire.linux.net.netlink import Batch, Netlink, Sender, release
 from podwire.linux.net.routes import KernelRoutes
 from podwire.linux.net.rules import KernelRules
+from podwire.linux.net.stations import KernelStations
 from podwire.linux.net.traffic import KernelTraffic
 from podwire.linux.values import Path
 
@@ -23,6 +24,7 @@ class Parts:
         self.rules = KernelRules(sender)
         self.neighbours = KernelNeighbours(sender)
         self.traffic = KernelTraffic(sender)
+        self.stations = KernelStations(sender)
 
 
 class KernelNetwork(Parts):

@@ -1,5 +1,6 @@
 """Kinds of links that a kernel may lack: the messages that ask for them, in the kernel's numbers (linux/if_link.h)."""
 
+from ipaddress import ip_address
 from struct import pack, unpack_from
 
 import pytest
@@ -10,7 +11,7 @@ from podwire.linux.net.links import KernelLinks, parsed
 from podwire.linux.net.network import KernelNetwork
 from podwire.linux.net.stacked_links import supports
 from podwire.linux.net.wire import attribute, nested, text, u16, u32
-from podwire.linux.values import Dummy, Ipvlan, Vlan, Vrf
+from podwire.linux.values import Dummy, Ipvlan, Vlan, Vrf, Vxlan
 
 IFLA_MTU, IFLA_IFNAME, IFLA_LINK, IFLA_LINKINFO, IFLA_IFALIAS = 4, 3, 5, 18, 20
 KIND, DATA = 1, 2
@@ -34,6 +35,12 @@ class Recorder:
         pytest.param(Ipvlan("x", 7, "l3s", 1400, "tag"), "ipvlan", {1: pack("=H", 2)}, id="ipvlan l3s"),
         pytest.param(Vlan("x", 7, 4094, 1400, "tag"), "vlan", {1: pack("=H", 4094)}, id="vlan"),
         pytest.param(Dummy("x", 1400, "tag"), "dummy", None, id="dummy"),
+        pytest.param(
+            Vxlan("x", 4097, ip_address("192.0.2.1"), 7, 4789, 1400, "", "tag"),
+            "vxlan",
+            {1: pack("=I", 4097), 3: pack("=I", 7), 4: bytes([192, 0, 2, 1]), 7: b"\0", 15: pack(">H", 4789)},
+            id="vxlan",
+        ),
         pytest.param(Vrf("x", 1001, "tag", up=True), "vrf", {1: pack("=I", 1001)}, id="vrf"),
     ],
 )
