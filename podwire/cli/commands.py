@@ -29,6 +29,8 @@ GROUPS = {
         Command("token", "podwire.cli.token", "Create, list and delete tokens by which machines join"),
         Command("join", "podwire.cli.join", "Make this machine a node of a cluster"),
         Command("leave", "podwire.cli.leave", "Leave the cluster, with all pods of this machine"),
+        Command("install", "podwire.cli.install", "Write systemd units for a cluster or a node"),
+        Command("uninstall", "podwire.cli.uninstall", "Remove the systemd units again"),
         Command("node", "podwire.cli.node", "Run a program on a node, with its paths and links; reboot a node"),
         Command("image", "podwire.cli.image", "Import, build, list and remove images, without a registry"),
         Command("hardware", "podwire.cli.hardware", "Show hardware profiles; plug and unplug simulated cards"),

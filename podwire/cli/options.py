@@ -57,12 +57,14 @@ def networks(text: str) -> tuple[Network, ...]:
         ) from error
 
 
-def add_leader_election(parser: argparse.ArgumentParser) -> None:
+def add_leader_election(
+    parser: argparse.ArgumentParser, work: str = "run controllers", lease: str = "kube-controller-manager"
+) -> None:
     parser.add_argument(
         "--leader-elect",
         choices=("true", "false"),
         default="true",
-        help="run controllers only while holding the lease kube-system/kube-controller-manager (default: true)",
+        help=f"{work} only while holding the lease kube-system/{lease} (default: true)",
     )
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from podwire.cli.endpoint_options import add_endpoint, endpoint_of
 from podwire.cli.main import UserError
-from podwire.cli.options import add_logging, first_error, run_until_stopped
+from podwire.cli.options import add_leader_election, add_logging, first_error, run_until_stopped
 from podwire.cluster.daemons import tune_memory
 from podwire.cluster.scheduler import Options, read_configuration
 from podwire.cluster.scheduler import run as schedule
@@ -32,12 +32,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="KubeSchedulerConfiguration: profiles by schedulerName (default: one, default-scheduler)",
     )
+    add_leader_election(parser, "schedule", "kube-scheduler")
     add_endpoint(parser, 10259)
     add_logging(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    options = Options(kubeconfig=arguments.kubeconfig, context=arguments.context, endpoint=endpoint_of(arguments))
+    options = Options(
+        kubeconfig=arguments.kubeconfig,
+        context=arguments.context,
+        endpoint=endpoint_of(arguments),
+        leader_elect=arguments.leader_elect == "true",
+    )
     try:  # bad credentials and settings are reported before anything runs
         credentials.ssl_context(credentials.load(options.kubeconfig, context=options.context))
     except (BadKubeconfig, OSError) as error:

@@ -101,7 +101,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="directory of static pods, which run on each node; to be given at each start (default: none)",
     )
-    network = parser.add_argument_group("network and devices")
+    _configure_network(parser.add_argument_group("network and devices"))
+    parser.add_argument_group("logs").add_argument(
+        "--log-level",
+        choices=("debug", "info", "warning", "error"),
+        default="info",
+        help="of all components, until the next `up` (default: %(default)s)",
+    )
+    trace = parser.add_argument_group("trace")
+    trace.add_argument("--ui", action="store_true", help="serve the live page, and print its link")
+    trace.add_argument("--otlp", type=_endpoint, metavar="URL", help="send traces to an OpenTelemetry collector, too")
+
+
+def _configure_network(network: argparse._ArgumentGroup) -> None:
     add_checking(network)
     network.add_argument(
         "--advertise-address",
@@ -140,15 +152,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="run `podwire network-driver` on each node, with an optional YAML file",
     )
-    parser.add_argument_group("logs").add_argument(
-        "--log-level",
-        choices=("debug", "info", "warning", "error"),
-        default="info",
-        help="of all components, until the next `up` (default: %(default)s)",
-    )
-    trace = parser.add_argument_group("trace")
-    trace.add_argument("--ui", action="store_true", help="serve the live page, and print its link")
-    trace.add_argument("--otlp", type=_endpoint, metavar="URL", help="send traces to an OpenTelemetry collector, too")
 
 
 def _advertised(text: str) -> str:

@@ -150,12 +150,13 @@ class Clients(NamedTuple):
 
 def _election(options: Options) -> Election | None:
     """Returns how the controllers are elected. A restarted server has the identity of its predecessor: both cannot run
-    on one data directory. On a store of its own, nobody else can renew the lease while this process cannot."""
+    on one data directory. On a store of its own, nobody else can renew the lease while this process cannot, and it is
+    renewed less often: each renewal is a write."""
     if not options.leader_elect:
         return None
     election = Election(identity=identity_of(os.uname().nodename, str(options.data_dir.absolute())))
     shared = (options.store_url or "").startswith("etcd")
-    return election if shared else replace(election, renew_deadline=math.inf)
+    return election if shared else replace(election, lease_seconds=15.0, renew_deadline=math.inf, retry_seconds=5.0)
 
 
 @contextlib.asynccontextmanager

@@ -1,13 +1,18 @@
 """Runs the scheduler against any API server, over HTTP; imports nothing of the API server."""
 
+import asyncio
 import logging
 import platform
+import uuid
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from podwire.cluster import component_endpoints, tracing
 from podwire.cluster.client_metrics import MeteredHttp, host_of
 from podwire.cluster.component_endpoints import Endpoint
+from podwire.controllers.leader_election import Election, LeaderElector, LostLease, identity_of
 from podwire.protocols.k8sapi.client_side import Client
 from podwire.protocols.prometheus import Metrics
 from podwire.scheduler import Scheduler
@@ -19,6 +24,7 @@ from podwire.transports.clock import SystemClock
 log = logging.getLogger("podwire.scheduler")
 
 USER_AGENT = "podwire-scheduler"
+LEASE = "kube-scheduler"
 MOST_BYTES = 1024 * 1024
 """A larger configuration file is refused."""
 
@@ -32,6 +38,8 @@ class Options:
     configuration: Configuration = field(default_factory=Configuration)
     endpoint: Endpoint | None = None
     """Where /metrics is served; None: nowhere."""
+    leader_elect: bool = False
+    """Whether it schedules only while it holds the lease of kube-scheduler."""
 
 
 def read_configuration(path: Path) -> Configuration:
@@ -58,11 +66,34 @@ async def run(options: Options) -> None:
         http_client.connect(access, user_agent=USER_AGENT, tap=tap, callee=API_SERVER) as http,
         component_endpoints.serving(endpoint, Client(http), metrics, clock),
     ):
-        await Scheduler(
-            Client(MeteredHttp(http, metrics, host_of(access.server))),
-            clock,
-            instance=instance,
-            profiles=configuration.profiles,
-            limits=configuration.limits,
-            metrics=metrics,
-        ).run()
+        api = Client(MeteredHttp(http, metrics, host_of(access.server)))
+
+        def scheduler() -> Scheduler:
+            return Scheduler(
+                api,
+                clock,
+                instance=instance,
+                profiles=configuration.profiles,
+                limits=configuration.limits,
+                metrics=metrics,
+            )
+
+        if options.leader_elect:
+            identity = identity_of(platform.node(), str(uuid.uuid4()))
+            await lead(LeaderElector(api, clock, Election(identity=identity, name=LEASE)), lambda: scheduler().run())
+        else:
+            await scheduler().run()
+
+
+async def lead(elector: LeaderElector, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Works whenever the lease is held, until cancelled; all that was known is read anew after it was lost."""
+    while True:
+        await elector.acquire()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(work())
+                tasks.create_task(elector.hold())
+        except* LostLease as lost:
+            log.warning("scheduler stopped leading", extra={"error": str(lost.exceptions[0])})
+        finally:
+            await elector.release()

@@ -39,16 +39,16 @@ class LostLease(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Election:
-    """The candidate, and times in seconds: upstream's, but renewed less often, because each renewal is a write."""
+    """The candidate, and times in seconds. After a crash of the leader, another one acts within five seconds."""
 
     identity: str
     name: str = STOCK_LEASE
     namespace: str = "kube-system"
-    lease_seconds: float = 15.0
-    renew_deadline: float = 10.0
+    lease_seconds: float = 4.0
+    renew_deadline: float = 3.0
     """The holder gives up when no renewal has succeeded for this long; shorter than the lease. Infinite where nobody
     else can write while we cannot: on a full disk, the controllers go on to delete."""
-    retry_seconds: float = 5.0
+    retry_seconds: float = 1.0
     """Between two renewals, or two attempts to become the leader."""
 
 
@@ -103,18 +103,23 @@ class LeaderElector:
         """Renews the lease until it is lost. Raises LostLease."""
         renewed = self._clock.monotonic()
         while True:
-            await asyncio.sleep(self._election.retry_seconds)
-            try:
-                async with asyncio.timeout(self._election.lease_seconds / 2):
+            await asyncio.sleep(min(self._election.retry_seconds, self._left(renewed)))
+            started = self._clock.monotonic()
+            try:  # an answer after the deadline would come when another process may already lead
+                async with asyncio.timeout(min(self._election.lease_seconds / 2, self._left(renewed))):
                     held = await self._attempt()
             except TimeoutError:
                 held = False
             if held:
-                renewed = self._clock.monotonic()
+                renewed = started  # others count from when they see it, which is later
             elif holder_of(self._lease) not in ("", self._election.identity):
                 raise LostLease(f"lease was taken by {holder_of(self._lease)}")
-            elif self._clock.monotonic() - renewed > self._election.renew_deadline:
+            elif not self._left(renewed):
                 raise LostLease("lease could not be renewed in time")
+
+    def _left(self, renewed: float) -> float:
+        """Returns the seconds in which the lease must be renewed."""
+        return max(0.0, renewed + self._election.renew_deadline - self._clock.monotonic())
 
     async def release(self) -> None:
         """Gives the lease up, so that another process need not wait for its end."""

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from tests.eventually import eventually
 
@@ -116,10 +117,10 @@ class FirstMachine(Machine):
         found = json.loads(self.output(PODWIRE, "token", "create", "--prefix", self.prefix, "-o", "json"))
         return {"server": found["server"], "token": found["token"], "hash": found["caCertHashes"][0]}
 
-    def node(self, name: str) -> dict:  # type: ignore[type-arg]
+    def node(self, name: str) -> dict[str, Any]:
         return json.loads(self.kubectl("get", "node", name, "-o", "json"))
 
-    def pod(self, name: str) -> dict:  # type: ignore[type-arg]
+    def pod(self, name: str) -> dict[str, Any]:
         return json.loads(self.kubectl("get", "pod", name, "-o", "json"))
 
     def start(self, name: str, node: str, **labels: str) -> str:

@@ -99,7 +99,7 @@ def others(nodes: Iterable[Object], own: Sequence[IP], cluster: Sequence[Network
             continue
         mine = networks.setdefault(machine.addresses, [])
         for network in machine.networks:
-            inside = any(network.version == outer.version and network.subnet_of(outer) for outer in cluster)  # type: ignore[arg-type]
+            inside = _is_in(network.network_address, cluster) and _is_in(network.broadcast_address, cluster)
             free = not any(network.version == other.version and network.overlaps(other) for other in taken)
             if network not in mine and inside and free:
                 mine.append(network)

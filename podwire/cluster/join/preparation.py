@@ -1,7 +1,6 @@
 """Prepares a machine that joins: trust, certificates, directories. Every step is idempotent, also after a crash."""
 
 import asyncio
-import contextlib
 import ipaddress
 import os
 import pickle
@@ -134,18 +133,18 @@ async def _credentials(
 def machine_addresses(server: str) -> tuple[str, ...]:
     """Returns the addresses of this machine by which the cluster reaches it: on the segment of the API server, or on
     the link of the default route."""
-    target = None
-    with contextlib.suppress(ValueError):
+    try:
         target = ipaddress.ip_address(urlsplit(server).hostname or "")
+    except ValueError:  # a name
+        return host_network.host_ips()
     with KernelNetwork() as network:
         for link in network.links.list():
             if link.name.startswith(machine_network.OWN_LINKS):
                 continue
             rows = [row.interface for row in network.addresses.list(link.ifindex) if not row.interface.ip.is_link_local]
-            same = [row for row in rows if target is not None and row.version == target.version]
-            if any(target in row.network for row in same):
-                first = [str(row.ip) for row in same if target in row.network][:1]
-                return (*first, *[str(row.ip) for row in rows if row.version != target.version][:1])  # type: ignore[union-attr]
+            near = [row for row in rows if row.version == target.version and target in row.network]
+            if near:
+                return (str(near[0].ip), *[str(row.ip) for row in rows if row.version != target.version][:1])
     return host_network.host_ips()
 
 
