@@ -51,6 +51,7 @@ async def fill(
     await asyncio.gather(
         *(_ensure(engine, priorities, "", _priority(name, value)) for name, value in SYSTEM_PRIORITIES.items()),
         _ensure_authentication(engine, _authentication(authority_pem, front_proxy_pem)),
+        _ensure(engine, registry.builtin("", "configmaps"), "kube-system", _token_tracking(engine.clock.wall())),
         _ensure(engine, registry.builtin("", "services"), "default", _service(service_address)),
         _ensure_service_cidr(engine, service_networks),
         _reconcile_roles(engine),
@@ -216,6 +217,15 @@ def _authentication(authority_pem: str, front_proxy_pem: str) -> Object:
     return {
         "metadata": {"name": "extension-apiserver-authentication"},
         "data": {"client-ca-file": authority_pem, **(headers if front_proxy_pem else {})},
+    }
+
+
+def _token_tracking(now: float) -> Object:
+    """Returns since when uses of tokens in Secrets are recorded: a stock controller-manager removes unused ones a year
+    later."""
+    return {
+        "metadata": {"name": "kube-apiserver-legacy-service-account-token-tracking"},
+        "data": {"since": rfc3339(now)[:10]},
     }
 
 

@@ -24,6 +24,7 @@ from podwire.cli.options import (
 )
 from podwire.cluster.apiserver import Options, running
 from podwire.cluster.daemons import tune_memory
+from podwire.controllers.registry import API_SERVER_DUTIES
 from podwire.protocols.settings import BadConfig
 from podwire.store import BadUrl, CannotOpen
 
@@ -157,7 +158,7 @@ def run(arguments: argparse.Namespace) -> int:
         kubeconfig=arguments.write_kubeconfig,
         balancer_pool=arguments.load_balancer_pool,
         service_networks=arguments.service_cluster_ip_range,
-        controllers=frozenset() if arguments.no_controllers else arguments.controllers,
+        controllers=API_SERVER_DUTIES if arguments.no_controllers else arguments.controllers,
         leader_elect=arguments.leader_elect == "true",
         static_tokens=arguments.token_auth_file,
         audit_policy=arguments.audit_policy_file,

@@ -6,6 +6,7 @@ import json
 import shlex
 import shutil
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -102,8 +103,10 @@ def _contents(arguments: argparse.Namespace) -> dict[str, bytes]:
 def run(arguments: argparse.Namespace) -> int:
     try:
         if arguments.verb == "build-root" and arguments.archive is not None:
-            if arguments.network or arguments.podwire:
-                raise UserError(f"--{'network' if arguments.network else 'podwire'} and --archive do not go together")
+            if arguments.network:
+                raise UserError("--network and --archive do not go together")
+            if arguments.podwire:
+                return _archive_podwire(arguments)
             archive_root(
                 arguments.archive,
                 arguments.name or ROOT_REFERENCE,
@@ -202,25 +205,41 @@ def _remove(images: Images, arguments: argparse.Namespace) -> Sequence[Image]:
     return list(found.values())
 
 
+def _archive_podwire(arguments: argparse.Namespace) -> int:
+    """Builds the image of podwire in a store of its own, which ends with the command; only the archive stays."""
+    with tempfile.TemporaryDirectory(dir=arguments.archive.absolute().parent, prefix=".podwire-image-") as directory:
+        images = Images(Path(directory))
+        try:
+            _build_podwire(images, arguments)
+        finally:
+            images.close()
+    return 0
+
+
+def _build_podwire(images: Images, arguments: argparse.Namespace) -> Image:
+    from podwire.cluster import podwire_image  # noqa: PLC0415 - slow to load
+
+    return podwire_image.build_podwire_image(
+        images, _report, reference=arguments.name or podwire_image.PODWIRE_REFERENCE, archive=arguments.archive
+    )
+
+
+def _report(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
 def _build_root(images: Images, arguments: argparse.Namespace) -> Sequence[Image]:
     if arguments.packages is not None and not arguments.network:
         raise UserError("--packages is for --network")
     if arguments.network and arguments.podwire:
         raise UserError("--network and --podwire do not go together")
-
-    def report(line: str) -> None:
-        print(line, file=sys.stderr, flush=True)
-
     if arguments.podwire:
-        from podwire.cluster import podwire_image  # noqa: PLC0415 - slow to load
-
-        name = arguments.name or podwire_image.PODWIRE_REFERENCE
-        return [podwire_image.build_podwire_image(images, report, reference=name)]
+        return [_build_podwire(images, arguments)]
     if arguments.network:
         from podwire.cluster import network_image  # noqa: PLC0415 - slow to load
 
         name = arguments.name or network_image.NETWORK_REFERENCE
-        return [network_image.build_network_image(images, report, reference=name, packages=arguments.packages)]
+        return [network_image.build_network_image(images, _report, reference=name, packages=arguments.packages)]
     return [
         build_root(images, arguments.name or ROOT_REFERENCE, arguments.busybox, arguments.words, _contents(arguments))
     ]

@@ -48,8 +48,13 @@ _ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
 Report = Callable[[str], None]
 
 
-def build_podwire_image(images: Images, report: Report, *, reference: str = PODWIRE_REFERENCE) -> Image:
-    """Builds the image from the files of this host. Raises BuildFailed, ImageError."""
+def build_podwire_image(
+    images: Images, report: Report, *, reference: str = PODWIRE_REFERENCE, archive: Path | None = None
+) -> Image:
+    """Builds the image from the files of this host; `archive` is an OCI archive to write, too.
+
+    Raises BuildFailed, ImageError, OSError.
+    """
     if images.status(ROOT_REFERENCE) is None:
         build_root(images)
     with images.stage() as context:
@@ -66,7 +71,7 @@ def build_podwire_image(images: Images, report: Report, *, reference: str = PODW
         )
         opened = Context(context, IgnorePatterns(), images.limits)
         try:
-            request = BuildRequest(text=text, file="podwire image", context=opened, names=(reference,))
+            request = BuildRequest(text=text, file="podwire image", context=opened, names=(reference,), archive=archive)
             image = make_builder(images, report).build(request)
         finally:
             opened.close()

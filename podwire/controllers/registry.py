@@ -210,6 +210,11 @@ REGISTRATIONS: tuple[Registration, ...] = (
 )
 
 ALL: frozenset[str] = frozenset(registration.name for registration in REGISTRATIONS)
+API_SERVER_DUTIES: frozenset[str] = frozenset(
+    registration.name for registration in REGISTRATIONS if not registration.lease
+)
+"""What upstream's API server does by itself, so that no stock controller-manager does it: without them, a deleted
+definition would stay for ever."""
 
 
 class UnknownController(ValueError):
@@ -219,18 +224,19 @@ class UnknownController(ValueError):
 def choose(text: str) -> frozenset[str]:
     """Reads `--controllers`: `*` for all, NAME, -NAME to leave one out, or `none`; several separated by commas.
 
-    A list of names to leave out means all others. Raises UnknownController.
+    A list of names to leave out means all others. Duties of the API server run unless their own names are left out.
+    Raises UnknownController.
     """
     words = [word.strip() for word in text.split(",") if word.strip()]
     if words == ["none"]:
-        return frozenset()
+        return API_SERVER_DUTIES
     for word in words:
         name = word.removeprefix("-")
         if name not in ALL and word != "*":
             raise UnknownController(f'"{name}" is not in the list of known controllers: {", ".join(sorted(ALL))}')
     removed = {word.removeprefix("-") for word in words if word.startswith("-")}
     added = {word for word in words if word in ALL}
-    return (ALL if "*" in words or not added else frozenset(added)) - removed
+    return (ALL if "*" in words or not added else API_SERVER_DUTIES | added) - removed
 
 
 def usable(names: Iterable[str], *, pool: bool, pods: bool = False) -> frozenset[str]:

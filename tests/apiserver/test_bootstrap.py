@@ -1,6 +1,7 @@
 """Objects of a new cluster before the first request."""
 
 import ipaddress
+import re
 
 import pytest
 
@@ -43,6 +44,12 @@ async def test_components_find_the_authority_that_clients_are_checked_by(api):
     reply = await api.get("/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication")
 
     assert reply.body["data"]["client-ca-file"].startswith("-----BEGIN CERTIFICATE-----")
+
+
+async def test_a_stock_manager_finds_since_when_uses_of_tokens_are_recorded(api):
+    name = "kube-apiserver-legacy-service-account-token-tracking"
+    since = (await api.get(f"/api/v1/namespaces/kube-system/configmaps/{name}")).body["data"]["since"]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", since)
 
 
 @pytest.mark.parametrize(("network", "first"), [("10.32.0.0/24", "10.32.0.1"), ("fd00:1::/112", "fd00:1::1")])

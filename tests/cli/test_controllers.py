@@ -5,7 +5,7 @@ import base64
 
 import pytest
 
-from podwire.controllers.kinds import CONFIG_MAPS, NAMESPACES, SECRETS, SERVICE_ACCOUNTS
+from podwire.controllers.kinds import CONFIG_MAPS, DEFINITIONS, NAMESPACES, SECRETS, SERVICE_ACCOUNTS
 from podwire.protocols.k8sapi.client_side import Client
 from podwire.protocols.k8sapi.status import ApiError
 from podwire.transports.credentials import load
@@ -44,6 +44,27 @@ async def exists(look) -> bool:
             raise
         return False
     return True
+
+
+async def test_a_definition_is_deleted_with_its_instances_where_only_a_stock_manager_runs(api):
+    """It is the API server's own work in upstream: no kube-controller-manager does it."""
+    schema = {"openAPIV3Schema": {"type": "object"}}
+    versions = [{"name": "v1", "served": True, "storage": True, "schema": schema}]
+    names = {"kind": "Boat", "plural": "boats"}
+    spec = {"group": "harbour.example.com", "scope": "Namespaced", "names": names, "versions": versions}
+    definition = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "boats.harbour.example.com"},
+        "spec": spec,
+    }
+    await api.create(definition)
+    boat = {"apiVersion": "harbour.example.com/v1", "kind": "Boat", "metadata": {"name": "a", "namespace": "default"}}
+
+    await become(True, lambda: api.find("harbour.example.com/v1", "Boat"))
+    await api.create(boat)
+    await api.delete(DEFINITIONS, "boats.harbour.example.com")
+    await become(False, lambda: api.get(DEFINITIONS, "boats.harbour.example.com"))
 
 
 async def test_controllers_create_the_objects_of_a_new_namespace(server, api, daemon):

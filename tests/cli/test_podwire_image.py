@@ -42,10 +42,21 @@ def test_podwire_and_all_that_it_imports_run_in_its_image(tmp_path):
     assert list((tmp_path / "var/lib/podwire/images/staging").iterdir()) == []
 
 
+def test_its_archive_is_for_any_runtime_and_nothing_else_stays(tmp_path):
+    archive = tmp_path / "made" / "podwire.tar"
+    archive.parent.mkdir()
+    done = image(tmp_path / "prefix", "build-root", "--podwire", "--archive", archive)
+    assert done.returncode == 0, done.stderr
+    assert [path.name for path in archive.parent.iterdir()] == ["podwire.tar"]
+    assert not (tmp_path / "prefix").exists()
+    taken = Images(tmp_path / "images").import_archive(archive)[0]
+    assert (taken.names, taken.config.entrypoint) == (("podwire.local/podwire:latest",), ("podwire",))
+
+
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (("--podwire", "--archive", "x.tar"), "--podwire and --archive do not go together"),
+        (("--network", "--archive", "x.tar"), "--network and --archive do not go together"),
         (("--podwire", "--network"), "--network and --podwire do not go together"),
     ],
 )

@@ -4,15 +4,21 @@ import pytest
 
 from podwire.controllers.registry import ALL, REGISTRATIONS, UnknownController, choose
 
+DUTIES = {"crd-cleanup-controller", "event-expiry-controller"}
+
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
         ("*", ALL),
         ("", ALL),
-        ("none", frozenset()),
-        ("namespace-controller", {"namespace-controller"}),
-        ("namespace-controller, resourcequota-controller", {"namespace-controller", "resourcequota-controller"}),
+        ("none", DUTIES),
+        ("namespace-controller", {"namespace-controller", *DUTIES}),
+        (
+            "namespace-controller, resourcequota-controller",
+            {"namespace-controller", "resourcequota-controller", *DUTIES},
+        ),
+        ("namespace-controller,-event-expiry-controller", {"namespace-controller", "crd-cleanup-controller"}),
         ("*,-namespace-controller", ALL - {"namespace-controller"}),
         ("-namespace-controller", ALL - {"namespace-controller"}),
     ],
