@@ -114,7 +114,8 @@ static void name_helper(const char *text) {
 }
 
 /* The note, line by line: `socket PATH`, then `run WORD` for each word of the program; with helpers `helper DIRECTORY`
- * and `serve WORD`; and `leasing WORD` for the daemon of the plugin dhcp. */
+ * and `serve WORD`; and `leasing WORD` for the daemon of the plugin dhcp. Without `run` the host has no interpreter of
+ * podwire: only the daemon, in a pod, does the work. */
 static void read_note(void) {
     char path[PATH_MAX + sizeof NOTE + 1];
     ssize_t length = readlink("/proc/self/exe", here, sizeof here - 1);
@@ -137,12 +138,13 @@ static void read_note(void) {
         if (!strncmp(line, "leasing ", 8) && leases < WORDS) leasing[leases++] = line + 8;
     }
     if (!also) helpers = NULL;
-    if (!door || !count) fail(IO_FAILURE, path, ": is not a note of podwire; `podwire cni install` writes it", "");
+    if (!door) fail(IO_FAILURE, path, ": is not a settings file of podwire; `podwire cni install` writes it", "");
     words[count] = name, serve[also] = helpers, serve[also + 1] = helper;
 }
 
 /* What was read from standard input is there again. */
 static _Noreturn void become_python(void) {
+    if (!words[1]) fail(TRY_AGAIN_LATER, "the CNI daemon of podwire does not answer at ", door, "; it is a pod of this node");
     if (consumed) {
         int fd = memfd_create("stdin", 0);
         if (fd < 0) fail(INTERNAL, "memfd_create: ", strerror(errno), "");

@@ -10,44 +10,52 @@ from typing import Any
 
 from podwire.cli import cni_calls, cni_test
 from podwire.cli.main import UserError
-from podwire.cli.options import add_component_prefix, add_logging, add_output, go_seconds, run_until_stopped, seconds
+from podwire.cli.options import (
+    add_component_prefix,
+    add_logging,
+    add_output,
+    add_root,
+    go_seconds,
+    run_until_stopped,
+    seconds,
+)
 from podwire.cluster import cni_daemon, dhcp_daemon
 from podwire.cluster.daemons import tune_memory
+from podwire.cluster.removal import remove_cni_plugins
 from podwire.cniplugins.attachments import DATA
 from podwire.cniplugins.daemon.server import Limits
 from podwire.cniplugins.dead_attachments import release_dead
 from podwire.cniplugins.handover import hand_over
-from podwire.cniplugins.install import HELPERS, SOCKET, Foreign, install
+from podwire.cniplugins.install import HELPERS, SOCKET, Foreign, OtherDaemon, WithoutForwarder, install
 from podwire.cniplugins.overview import Pool, Unreadable, attached, guard, pools
+from podwire.durable.files import write_durably
 from podwire.ipam.dhcp.lease_keeper import REGAIN
 from podwire.ipam.dhcp.request import SOCKET as DHCP_SOCKET
 from podwire.linux.errors import LinuxError
+from podwire.linux.fs.regular_files import read_head
 from podwire.linux.nft.iptables import host_variant
 from podwire.linux.nft.port_guard import COUNTERS
+from podwire.protocols.cni.config import parse_list
 from podwire.protocols.cni.errors import CniError
 from podwire.runtime.cni.check_results import CHECKS, LatestCheck, load_results
 from podwire.transports.unix_sockets import CannotListen
 
 DIRECTORY = Path("/opt/cni/bin")
 CONF = "/etc/cni/net.d"
+LONGEST_NETWORK = 1 << 20
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    installing = verbs.add_parser("install", help="Install our plugins into a directory")
-    installing.add_argument("directory", type=Path, nargs="?", default=DIRECTORY, metavar="DIR")
-    installing.add_argument("--force", action="store_true", help="overwrite programs that are not ours")
-    installing.add_argument(
-        "--socket", type=Path, default=Path(SOCKET), help=f"socket of their daemon (default: {SOCKET})"
-    )
-    installing.add_argument(
-        "--no-helper",
-        action="store_true",
-        help="without a daemon, start an interpreter for each call (default: a helper, which ends after a minute)",
-    )
+    _configure_install(verbs)
     serving = verbs.add_parser("daemon", help="Run the daemon that does their work, 20 times faster")
     serving.add_argument("--socket", type=Path, help=f"socket to listen on (default: PREFIX{SOCKET})")
     add_component_prefix(serving)
+    serving.add_argument(
+        "--any-mounts",
+        action="store_true",
+        help="serve callers of other mount namespaces: for a pod that has the host's directories under their own paths",
+    )
     serving.add_argument(
         "--grace",
         type=seconds,
@@ -91,6 +99,37 @@ def configure(parser: argparse.ArgumentParser) -> None:
     cni_test.configure(verbs)
 
 
+def _configure_install(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    installing = verbs.add_parser("install", help="Install our plugins into a directory")
+    installing.add_argument("directory", type=Path, nargs="?", default=DIRECTORY, metavar="DIR")
+    installing.add_argument("--force", action="store_true", help="overwrite programs that are not ours")
+    installing.add_argument(
+        "--socket", type=Path, default=Path(SOCKET), help=f"socket of their daemon (default: {SOCKET})"
+    )
+    installing.add_argument(
+        "--no-helper",
+        action="store_true",
+        help="without a daemon, start an interpreter for each call (default: a helper, which ends after a minute)",
+    )
+    installing.add_argument(
+        "--daemon-only",
+        action="store_true",
+        help="without a daemon, calls fail and runtimes retry them: for hosts whose daemon is a pod",
+    )
+    installing.add_argument(
+        "--network", type=Path, metavar="FILE", help="install this network configuration, too, as --network-file"
+    )
+    removing = verbs.add_parser("uninstall", help="Remove our plugins from a directory")
+    removing.description = "Remove our plugins, and a network configuration, from a host. Programs of others stay."
+    removing.add_argument("directory", type=Path, nargs="?", default=DIRECTORY, metavar="DIR")
+    removing.add_argument(
+        "--socket", type=Path, default=Path(SOCKET), help=f"socket of their daemon (default: {SOCKET})"
+    )
+    add_root(removing)
+    for verb in (installing, removing):
+        verb.add_argument("--network-file", type=Path, metavar="PATH", help="path of the network configuration")
+
+
 def _add_dhcp_daemon(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     leasing = verbs.add_parser("dhcp-daemon", help="Run the daemon of the IPAM plugin dhcp, which renews leases")
     leasing.description = (
@@ -130,6 +169,7 @@ def run(arguments: argparse.Namespace) -> int:
         return cni_calls.run(arguments)
     verbs = {
         "install": _install,
+        "uninstall": _uninstall,
         "daemon": _daemon,
         "dhcp-daemon": _dhcp_daemon,
         "list": _list,
@@ -146,12 +186,52 @@ def _install(arguments: argparse.Namespace) -> int:
     try:
         socket = arguments.socket.absolute()
         helpers = None if arguments.no_helper else str(socket.parent / HELPERS)
-        paths = install(str(arguments.directory), force=arguments.force, socket=str(socket), helpers=helpers)
+        network = _network(arguments)
+        paths = install(
+            str(arguments.directory),
+            force=arguments.force,
+            socket=str(socket),
+            helpers=helpers,
+            daemon_only=arguments.daemon_only,
+        )
+        if network is not None:  # last: a runtime calls the plugins as soon as it sees the file
+            arguments.network_file.parent.mkdir(parents=True, exist_ok=True)
+            write_durably(arguments.network_file, network, mode=0o644)
+            paths.append(str(arguments.network_file))
     except Foreign as error:
         raise UserError(f"{error}: not ours; nothing was changed; use --force to overwrite") from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, WithoutForwarder) as error:
         raise UserError(str(error)) from error
     for path in paths:
+        print(path)
+    return 0
+
+
+def _network(arguments: argparse.Namespace) -> bytes | None:
+    """Returns the network configuration after validation, so that errors are reported before anything is changed."""
+    if (arguments.network is None) != (arguments.network_file is None):
+        raise UserError("--network FILE and --network-file PATH belong together")
+    if arguments.network is None:
+        return None
+    data = read_head(arguments.network, LONGEST_NETWORK, follow=True)
+    try:
+        parse_list(data, str(arguments.network))
+    except CniError as error:
+        raise UserError(str(error)) from error
+    return data
+
+
+def _uninstall(arguments: argparse.Namespace) -> int:
+    try:
+        removed = remove_cni_plugins(
+            root=arguments.root,
+            directory=arguments.directory.absolute(),
+            socket=arguments.socket.absolute(),
+            network=arguments.network_file and arguments.network_file.absolute(),
+        )
+    except (LinuxError, OSError, OtherDaemon) as error:
+        raise UserError(str(error)) from error
+    for path in removed:
         print(path)
     return 0
 
@@ -159,7 +239,8 @@ def _install(arguments: argparse.Namespace) -> int:
 def _daemon(arguments: argparse.Namespace) -> int:
     socket = arguments.socket or arguments.prefix / SOCKET.lstrip("/")
     try:
-        return run_until_stopped(_serve(cni_daemon.Options(socket=socket, grace=arguments.grace)), arguments)
+        options = cni_daemon.Options(socket=socket, grace=arguments.grace, any_mounts=arguments.any_mounts)
+        return run_until_stopped(_serve(options), arguments)
     except (OSError, CannotListen) as error:
         raise UserError(str(error)) from error
 

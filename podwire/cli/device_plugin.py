@@ -5,11 +5,14 @@ from pathlib import Path
 
 from podwire.cli.conformance import add_format, finish, printer, socket_of
 from podwire.cli.main import UserError
-from podwire.cli.options import add_logging, address, run_until_stopped, seconds
+from podwire.cli.options import add_logging, add_root, address, run_until_stopped, seconds
 from podwire.cluster.daemons import tune_memory
 from podwire.cluster.device_plugin import Options
 from podwire.cluster.device_plugin import run as offer
+from podwire.cluster.removal import InUse, remove_device_plugin
 from podwire.deviceplugin import Config, load
+from podwire.durable.records import NewerFormat
+from podwire.linux.errors import LinuxError
 from podwire.protocols.settings import BadConfig
 
 _KUBELET = Path("/var/lib/kubelet")
@@ -33,7 +36,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     parser.add_argument("--config", type=Path, metavar="FILE", help="YAML file with the pools of devices")
     parser.add_argument("--check", action="store_true", help="only validate the file")
+    parser.add_argument(
+        "--remove", action="store_true", help="remove everything that the plugin left on this node, and exit"
+    )
     where = parser.add_argument_group("paths")
+    add_root(where)
     for flag, default, summary in (
         ("--kubelet-dir", _KUBELET, "directory of the kubelet"),
         ("--state-dir", Path("/var/lib/podwire/device-plugin"), "state of devices before pods got them"),
@@ -72,6 +79,8 @@ def _test(arguments: argparse.Namespace) -> int:
 def run(arguments: argparse.Namespace) -> int:
     if arguments.verb == "test":
         return _test(arguments)
+    if arguments.remove:
+        return _remove(arguments)
     if arguments.config is None:
         arguments.usage_error("the following arguments are required: --config")
     config = _loaded(arguments.config)
@@ -91,6 +100,16 @@ def run(arguments: argparse.Namespace) -> int:
         port=port,
     )
     return run_until_stopped(_work(options), arguments)
+
+
+def _remove(arguments: argparse.Namespace) -> int:
+    state, cdi = (arguments.root / path.relative_to("/") for path in (arguments.state_dir, arguments.cdi_dir))
+    try:
+        for path in remove_device_plugin(state=state, cdi=cdi):
+            print(path)
+    except (InUse, LinuxError, NewerFormat, OSError) as error:
+        raise UserError(str(error)) from error
+    return 0
 
 
 def _loaded(path: Path) -> Config:

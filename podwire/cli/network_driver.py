@@ -9,6 +9,7 @@ from podwire.cli.options import (
     add_logging,
     add_node,
     add_prefix,
+    add_root,
     first_error,
     run_until_stopped,
     this_node,
@@ -17,6 +18,7 @@ from podwire.cli.options import (
 from podwire.cluster import network_driver
 from podwire.cluster.daemons import tune_memory
 from podwire.cluster.network_driver import CDI, KUBELET, STATE, Options
+from podwire.cluster.removal import InUse, remove_network_driver
 from podwire.cluster.up.layout import BadPrefix
 from podwire.cluster.up.state import BrokenState
 from podwire.dradriver.config import Config, load
@@ -71,12 +73,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--check", action="store_true", help="only validate the file of --config")
     parser.add_argument(
+        "--remove", action="store_true", help="remove everything that the driver left on this node, and exit"
+    )
+    parser.add_argument(
         "--pod-uid",
         default=os.environ.get(POD_UID, ""),
         metavar="UID",
         help=f"UID of the driver's own pod, for rolling updates with two instances (default: ${POD_UID})",
     )
     where = parser.add_argument_group("paths")
+    add_root(where)
     where.add_argument("--nri-socket", type=Path, metavar="PATH", help=f"NRI socket of the runtime (default: {SOCKET})")
     for flag, default, summary in (
         ("--kubelet-dir", KUBELET, "directory of the kubelet"),
@@ -96,6 +102,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.remove:
+        return _remove(arguments)
     options = _options(arguments)
     if arguments.check:
         return 0
@@ -108,6 +116,16 @@ def run(arguments: argparse.Namespace) -> int:
     if os.geteuid() != 0:
         raise UserError("needs root, for links and namespaces; try `sudo podwire network-driver`")
     return run_until_stopped(_work(options), arguments)
+
+
+def _remove(arguments: argparse.Namespace) -> int:
+    state, kubelet = (arguments.root / path.relative_to("/") for path in (arguments.state_dir, arguments.kubelet_dir))
+    try:
+        for path in remove_network_driver(state=state, kubelet=kubelet):
+            write_line(str(path))
+    except (InUse, OSError) as error:
+        raise UserError(str(error)) from error
+    return 0
 
 
 def _options(arguments: argparse.Namespace) -> Options:

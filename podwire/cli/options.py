@@ -109,6 +109,13 @@ def add_prefix(
     group.add_argument(flag, dest="prefix", type=_named_prefix, metavar="CLUSTER", help="name of the cluster instead")
 
 
+def add_root(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
+    """Adds --root for removals, which run in pods that have the host's root directory elsewhere."""
+    parser.add_argument(
+        "--root", type=Path, default=Path("/"), metavar="DIR", help="root directory of the host (default: %(default)s)"
+    )
+
+
 def add_component_prefix(parser: argparse.ArgumentParser) -> None:
     """Adds --prefix for a component: the current cluster of a user does not matter to it."""
     parser.add_argument(

@@ -21,6 +21,8 @@ class Options:
 
     socket: Path
     grace: float = Limits().grace
+    any_mounts: bool = False
+    """Serve callers of other mount namespaces: this process is a pod that has the host's directories mounted."""
 
 
 @contextlib.asynccontextmanager
@@ -30,7 +32,8 @@ async def running(options: Options) -> AsyncIterator[None]:
     Raises unix_sockets.CannotListen.
     """
     async with unix_sockets.listening(options.socket, BACKLOG) as listener:
-        daemon = Daemon(listener, answer=cni_tap.tapped_answer(tracing.tap(CNI_PLUGIN)))
+        answer = cni_tap.tapped_answer(tracing.tap(CNI_PLUGIN))
+        daemon = Daemon(listener, answer=answer, any_mounts=options.any_mounts)
         try:
             daemon.start()
             _log.info("CNI daemon is serving", extra={"socket": str(options.socket)})

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 
 
-@pytest.mark.parametrize("part", ["network-driver", "nri-network"])
+@pytest.mark.parametrize("part", ["cni-plugins", "device-plugin", "network-driver", "nri-network"])
 def test_the_manifest_file_equals_the_output_of_the_command(part, capsys):
     assert main(["manifests", part]) == 0
     printed = capsys.readouterr().out

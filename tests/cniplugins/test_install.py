@@ -133,3 +133,28 @@ def test_command_installs_and_prints_the_paths(tmp_path, capsys):
 
 def test_script_names_the_real_interpreter():
     assert script("bridge").decode().splitlines()[0] == f"#!{Path(sys.executable).resolve()} -IS"
+
+
+def test_without_its_daemon_a_plugin_of_a_host_without_python_asks_to_be_called_again(tmp_path):
+    install(str(tmp_path), socket=str(tmp_path / "nobody.sock"), daemon_only=True)
+    assert (tmp_path / NOTE).read_text() == f"socket {tmp_path}/nobody.sock\n"
+    done = subprocess.run(
+        [tmp_path / "bridge"], input=b"{}", env={"CNI_COMMAND": "ADD"}, capture_output=True, check=False
+    )
+    error = json.loads(done.stdout)
+    assert (done.returncode, error["code"]) == (1, 11)
+    assert f"does not answer at {tmp_path}/nobody.sock" in error["msg"]
+
+
+def test_network_is_installed_after_validation(tmp_path, capsys):
+    good, bad, target = tmp_path / "good", tmp_path / "bad", tmp_path / "conf/10.conflist"
+    good.write_text('{"cniVersion": "1.1.0", "name": "n", "plugins": [{"type": "loopback"}]}')
+    bad.write_text('{"name": "n", "plugins": []}')
+    command = ["cni", "install", str(tmp_path / "bin"), "--network-file", str(target), "--network"]
+    assert main([*command, str(bad)]) == 1
+    assert "plugins: empty" in capsys.readouterr().err
+    assert not (tmp_path / "bin").exists()
+    assert main([*command, str(good)]) == 0
+    assert target.read_bytes() == good.read_bytes()
+    assert main([*command[:-1]]) == 1
+    assert "belong together" in capsys.readouterr().err

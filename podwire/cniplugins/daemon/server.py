@@ -74,8 +74,16 @@ class CallerLocation(NamedTuple):
 class Daemon:
     """Serves a listening socket, with threads in the namespaces of the thread that calls `start`."""
 
-    def __init__(self, listener: socket.socket, limits: Limits = Limits(), answer: Answer = answer) -> None:  # noqa: B008 - immutable
-        self._listener, self._limits, self._answer = listener, limits, answer
+    def __init__(
+        self,
+        listener: socket.socket,
+        limits: Limits = Limits(),  # noqa: B008 - immutable
+        answer: Answer = answer,
+        *,
+        any_mounts: bool = False,
+    ) -> None:
+        """`any_mounts` serves callers of other mount namespaces: for a pod that has the host's directories mounted."""
+        self._listener, self._limits, self._answer, self._any_mounts = listener, limits, answer, any_mounts
         self._threads = [
             Thread(target=self._work, name=f"podwire-cni-{number}", daemon=True) for number in range(limits.threads)
         ]
@@ -150,7 +158,8 @@ class Daemon:
             request = self._receive(connection, descriptors)
             caller = CallerLocation(*descriptors)
             mounts = os.fstat(caller.mounts).st_ino, _file_id(os.fstat(caller.root))
-            if mounts != self._mounts or request.environ.get("CNI_NETNS", "").startswith(_PROCESS_PATHS):
+            elsewhere = mounts != self._mounts and not self._any_mounts
+            if elsewhere or request.environ.get("CNI_NETNS", "").startswith(_PROCESS_PATHS):
                 connection.sendall(wire.DECLINED)
                 return
             connection.sendall(wire.BEGUN)
