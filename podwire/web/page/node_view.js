@@ -63,7 +63,7 @@ export class NodeView {
       [link.name, link.kind, link.state, link.addresses.join(", "), link.master, link.mac, link.mtu, link.owner]), { class: "grid links" }));
   }
 
-  /** Uplinks at the left, bridges in the middle, pods at the right; a line is a wire. */
+  /** Uplinks at the left, bridges in the middle, pods at the right; a line is a wire, a dashed one a way that is routed. */
   drawing(map) {
     const ports = new Map(map.wires.map((wire) => [wire.outer, wire]));
     const bridges = map.namespace.links.filter((link) => link.kind === "bridge");
@@ -81,8 +81,13 @@ export class NodeView {
     bridges.forEach((bridge, number) => at.set(bridge.name, 14 + (height - 20) * (number + 0.5) / bridges.length - 24));
     const draw = [];
     uplinks.forEach((link, number) => {
-      const y = 10 + number * 50;
+      const y = (height - uplinks.length * 50) / 2 + number * 50;
       draw.push(box(10, y, 300, "uplink", [`${link.name}  ${link.kind}`, link.addresses.join(", ") || link.state], link.owner));
+      const routed = link.master || link.state === "down" || !link.addresses.length ? [] : bridges.filter((bridge) => bridge.addresses.length);
+      for (const bridge of routed) {
+        const to = at.get(bridge.name) + 22;
+        svg.append(s("path", { class: "routed", d: `M310 ${y + 20} C390 ${y + 20} 390 ${to} 470 ${to}` }, s("title", {}, "by the routes of the node")));
+      }
       if (at.has(link.master)) svg.append(s("path", { class: "wire", d: `M310 ${y + 20} C400 ${y + 20} 400 ${at.get(link.master) + 22} 470 ${at.get(link.master) + 22}` }));
     });
     for (const bridge of bridges) draw.push(box(470, at.get(bridge.name), 270, "bridge", [`${bridge.name}  bridge`, bridge.addresses.join(", ")], bridge.owner));
@@ -93,8 +98,8 @@ export class NodeView {
       for (const wire of space.wires) {
         const outer = map.namespace.links.find((link) => link.name === wire.outer);
         const from = at.has(outer.master) ? [740, at.get(outer.master) + 22] : [470, y + 20];
-        svg.append(s("path", { class: "wire", d: `M${from[0]} ${from[1]} C820 ${from[1]} 820 ${y + 22} 900 ${y + 22}` }, s("title", {}, `${wire.outer} ↔ ${wire.inner}`)),
-          s("text", { x: 896, y: y + 16, class: "faint", "text-anchor": "end" }, wire.outer));
+        svg.append(s("path", { class: "wire", d: `M${from[0]} ${from[1]} C820 ${from[1]} 820 ${y + 22} 900 ${y + 22}` }, s("title", {}, `${wire.outer} ↔ ${wire.inner}`)));
+        draw.push(s("text", { x: 892, y: y + 16, class: "faint", "text-anchor": "end" }, wire.outer));
       }
     });
     svg.append(...draw);

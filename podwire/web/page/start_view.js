@@ -94,12 +94,15 @@ export class StartView {
     const left = before?.scrollLeft ?? 0;
     const atEnd = before !== undefined && before.scrollTop + before.clientHeight > before.scrollHeight - 60;
     const whole = start.phases.reduce((sum, phase) => sum + phase.seconds, 0);
+    const longest = start.phases.reduce((most, phase) => (most && most.seconds >= phase.seconds ? most : phase), null);
     this.scroll = h("div", { class: `scroll ${this.shape.replace(" ", "-")}`, tabindex: "-1" }, ...this.drawing());
     this.scroll.addEventListener("click", (event) => this.chosen(event.target.closest("[data-id]")));
     fill(this.body, h("div", { class: "start-head" }, h("h1", {}, start.headline), h("p", { class: "hint" }, start.about)),
       start.failures.length ? h("div", { class: "failures" }, ...start.failures.map((failure) => h("p", {}, h("b", {},
         `✕ ${failure.times > 1 ? `${failure.times} times ` : ""}`), `${failure.caller} → ${failure.callee} ${failure.call}: ${failure.error}`))) : null,
-      whole ? h("div", { class: "phases", title: "phases of the start" }, ...start.phases.map((phase) => this.phase(phase, whole))) : null,
+      whole ? h("div", { class: "phases", title: "phases of the start" }, ...start.phases.map((phase) => this.phase(phase, whole, longest))) : null,
+      whole ? h("div", { class: "phase-names" }, ...start.phases.map((phase) =>
+        h("span", { class: phase === longest ? "longest" : "" }, `${phase.name} ${milliseconds(phase.seconds)}`))) : null,
       h("div", { class: "toolbar" },
         ...SHAPES.map((name) => h("button", { "aria-pressed": String(name === this.shape), onclick: () => this.as(name) }, name)),
         h("span", { class: "space" }),
@@ -125,9 +128,8 @@ export class StartView {
     }
   }
 
-  phase(phase, whole) {
-    const part = h("span", { class: "phase", title: `${phase.name}: ${milliseconds(phase.seconds)}` },
-      h("i", {}), h("small", {}, `${phase.name} ${milliseconds(phase.seconds)}`));
+  phase(phase, whole, longest) {
+    const part = h("span", { class: phase === longest ? "phase longest" : "phase", title: `${phase.name}: ${milliseconds(phase.seconds)}` });
     part.style.flexGrow = String(Math.max(0.02, phase.seconds / whole));
     return part;
   }
