@@ -144,7 +144,7 @@ static void read_note(void) {
 
 /* What was read from standard input is there again. */
 static _Noreturn void become_python(void) {
-    if (!words[1]) fail(TRY_AGAIN_LATER, "the CNI daemon of podwire does not answer at ", door, "; it is a pod of this node");
+    if (!words[1]) fail(TRY_AGAIN_LATER, "the CNI daemon, a pod of this node, does not answer at ", door, "");
     if (consumed) {
         int fd = memfd_create("stdin", 0);
         if (fd < 0) fail(INTERNAL, "memfd_create: ", strerror(errno), "");
