@@ -72,6 +72,7 @@ def _resource(kind: Kind, schemas: Schemas) -> Resource:
         columns=strategy.column_definitions,
         cells=strategy.row,
         selectable=strategy.selectable,
+        warning=strategy.deprecated,
         typed=builtin_types().kind(kind.api_version, kind.kind),
     )
 

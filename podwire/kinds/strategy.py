@@ -22,6 +22,8 @@ Fill = Callable[[Object], None]
 Create = Callable[[Mapping[str, Any]], list[FieldError]]
 Update = Callable[[Mapping[str, Any], Mapping[str, Any]], list[FieldError]]
 """Checks the new object against the old one."""
+Warn = Callable[[Mapping[str, Any], Mapping[str, Any] | None], list[str]]
+"""Returns warnings about a valid object; the old one is None on creation."""
 Parts = Mapping[str, Any]
 
 
@@ -40,6 +42,11 @@ def accept(_obj: Mapping[str, Any]) -> list[FieldError]:
 
 def accept_update(_new: Mapping[str, Any], _old: Mapping[str, Any]) -> list[FieldError]:
     """Checks nothing beyond the metadata."""
+    return []
+
+
+def no_warnings(_new: Mapping[str, Any], _old: Mapping[str, Any] | None) -> list[str]:
+    """Warns about nothing."""
     return []
 
 
@@ -114,6 +121,9 @@ class Strategy:
     group: str
     kind: str
 
+    deprecated: str = ""
+    """A warning in every response about a kind that should not be used any more."""
+
     # Names and storage
     check_name: names.Check = names.dns_subdomain
     qualified_finalizers: bool = True
@@ -153,6 +163,8 @@ class Strategy:
     """Restores in the new object what an update of the status may not remove."""
     validate_update: Update = accept_update
     validate_subresources: Mapping[str, Update] = field(default_factory=dict)
+    warnings: Warn = no_warnings
+    """Says what is valid and probably not meant, for creations and updates of the object itself."""
 
     # Delete
     returns_deleted: bool = False

@@ -20,6 +20,7 @@ _C_IDENTIFIER = "[A-Za-z_][A-Za-z0-9_]*"
 _PERCENT = "[0-9]+%"
 _HEADER = "[-A-Za-z0-9]+"
 
+_LEADING_ZEROS = re.compile(r"\b0+(?=\d)")
 _is_label = re.compile(_LABEL).fullmatch
 _is_subdomain = re.compile(_SUBDOMAIN).fullmatch
 _is_label_1035 = re.compile(_LABEL_1035).fullmatch
@@ -217,6 +218,8 @@ def path_segment(text: str) -> list[str]:
 def ip(text: str) -> list[str]:
     address = _address(text)
     if address is None:
+        if _address(_LEADING_ZEROS.sub("", text)) is not None:
+            return ["must not have leading 0s"]
         return ["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"]
     if _mapped(address):
         return ["must not be an IPv4-mapped IPv6 address"]
@@ -233,10 +236,10 @@ def canonical_ip(text: str) -> list[str]:
 
 def cidr(text: str) -> list[str]:
     address, _, length = text.partition("/")
-    base = _address(address)
+    base = _address(_LEADING_ZEROS.sub("", address))
     if base is None or not _is_prefix_length(length) or int(length) > base.max_prefixlen:
         return ["must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"]
-    if length != str(int(length)):
+    if length != str(int(length)) or _address(address) is None:
         return ["must not have leading 0s in IP or prefix length"]
     if _mapped(base):
         return ["must not have an IPv4-mapped IPv6 address"]

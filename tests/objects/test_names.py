@@ -97,7 +97,8 @@ def test_a_key_with_three_parts_is_invalid():
     [
         pytest.param("10.0.0.1", [], id="v4"),
         pytest.param("2001:db8::1", [], id="v6"),
-        pytest.param("010.0.0.1", ["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"], id="leading zero"),
+        pytest.param("010.0.0.1", ["must not have leading 0s"], id="leading zero"),
+        pytest.param("010.0.0", ["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"], id="three parts"),
         pytest.param("fe80::1%eth0", ["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"], id="zone"),
         pytest.param("::ffff:1.2.3.4", ["must not be an IPv4-mapped IPv6 address"], id="mapped"),
     ],
@@ -115,6 +116,7 @@ def test_addresses(text, problems):
         pytest.param("10.0.0.0", "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)", id="no length"),
         pytest.param("10.0.0.0/33", "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)", id="too long"),
         pytest.param("10.0.0.0/08", "must not have leading 0s in IP or prefix length", id="leading zero"),
+        pytest.param("010.0.0.0/8", "must not have leading 0s in IP or prefix length", id="leading zero in address"),
         pytest.param("10.0.0.1/8", "must not have bits set beyond the prefix length", id="host bits"),
         pytest.param("::ffff:1.2.3.0/120", "must not have an IPv4-mapped IPv6 address", id="mapped"),
     ],

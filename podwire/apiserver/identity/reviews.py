@@ -11,8 +11,8 @@ from podwire.apiserver.identity.tokens import BadToken, Named, TokenTooLong
 from podwire.apiserver.identity.users import User, node_name
 from podwire.apiserver.request import bodies, offload
 from podwire.apiserver.request.call import Call, write_options
-from podwire.apiserver.request.response import answer
-from podwire.apiserver.request.verbs import Verb, body_of
+from podwire.apiserver.request.response import ListMeta, Renderer, answer, list_answer
+from podwire.apiserver.request.verbs import Verb, body_of, show
 from podwire.kinds import stored
 from podwire.kinds.stored import Object
 from podwire.objects.times import rfc3339
@@ -29,6 +29,7 @@ from podwire.protocols.k8sapi.status import (
     not_found,
     required,
 )
+from podwire.protocols.storage import Item
 
 TOKEN_REQUEST = Kind(group="authentication.k8s.io", version="v1", resource="tokenrequests", kind="TokenRequest")
 SHORTEST_TOKEN, LONGEST_TOKEN = 600, 2**32
@@ -270,13 +271,14 @@ async def _bound(engine: Engine, call: Call, reference: Object | None) -> dict[s
 async def component_statuses(engine: Engine, call: Call) -> Answer:
     """ComponentStatus (deprecated): the store is the only component known here."""
     condition = {"type": "Healthy", "status": "True", "message": "ok"}
-    store = {"metadata": {"name": "etcd-0"}, "conditions": [condition]}
+    status = {"kind": "ComponentStatus", "apiVersion": "v1", "metadata": {"name": "etcd-0"}, "conditions": [condition]}
+    item = Item("etcd-0", stored.pack(status), 0, 0)
     if call.verb == "get":
         if call.name != "etcd-0":
             raise not_found("componentstatuses", call.name)
-        return answer(call.request, stored.encode({"kind": "ComponentStatus", "apiVersion": "v1", **store}))
-    listed = {"metadata": {"resourceVersion": str(engine.store.revision)}, "items": [store]}
-    return answer(call.request, stored.encode({"kind": "ComponentStatusList", "apiVersion": "v1", **listed}))
+        return show(engine, call, item)
+    renderer = Renderer(call.resource, call.form, call.request, engine.clock.wall())
+    return await list_answer(call.request, renderer, [item], ListMeta(engine.store.revision), engine.protobuf_items)
 
 
 REVIEWS: Mapping[tuple[str, str, str, str], Verb] = {

@@ -156,8 +156,12 @@ def truncate_warnings(warnings: Sequence[str]) -> list[str]:
     distinct = list(dict.fromkeys(warnings))
     if sum(map(len, distinct)) <= WARNINGS_LENGTH:
         return distinct
-    short = [text[:WARNING_LENGTH] for text in distinct[: WARNINGS_LENGTH // WARNING_LENGTH]]
-    return list(dict.fromkeys(short))
+    short: dict[str, None] = {}
+    for text in distinct:
+        if sum(map(len, short)) >= WARNINGS_LENGTH:
+            break
+        short[text[:WARNING_LENGTH]] = None
+    return list(short)
 
 
 def warning(text: str) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from podwire.apiserver.admission import Admission, Operation
 from podwire.apiserver.identity.authentication import User
 from podwire.apiserver.ports import Store
-from podwire.apiserver.request import offload
+from podwire.apiserver.request import context, offload
 from podwire.apiserver.write.field_managers import SERVER, FieldManager, Tracker
 from podwire.interfaces import Clock
 from podwire.kinds.resource import Resource
@@ -145,7 +145,12 @@ class Creator:
     async def _prepare(self, operation: Operation, *, is_valid: bool) -> tuple[str, bytes]:
         """Validates an admitted object and reserves what it needs; returns its key and the bytes to store."""
         resource, obj = operation.resource, operation.obj
+<<<<<<< HEAD
         await offload.run(_validate, resource, obj, is_valid=is_valid)
+=======
+        for text in await offload.run(_validate, resource, obj):
+            context.warn(text)
+>>>>>>> 1a058f7a (apiserver: warn about objects that are valid and not meant)
         await self.admission.validate(operation)
         key = resource.key(operation.namespace, obj["metadata"]["name"])
         value = await offload.run(pack_checked, resource, obj)
@@ -157,12 +162,18 @@ class Creator:
         return key, value
 
 
+<<<<<<< HEAD
 def _validate(resource: Resource, obj: Object, *, is_valid: bool) -> None:
     """Defaults an admitted object again and validates it, unless it is known to be valid."""
+=======
+def _validate(resource: Resource, obj: Object) -> list[str]:
+    """Defaults an admitted object again and validates it; returns the warnings about it."""
+>>>>>>> 1a058f7a (apiserver: warn about objects that are valid and not meant)
     resource.default(obj)
     resource.strategy.prepare_for_create(resource.kind, obj)
     if not is_valid and (errors := resource.validate(obj)):
         raise invalid_object(resource.kind.kind, obj["metadata"].get("name", ""), errors, group=resource.group)
+    return resource.strategy.warnings(obj, None)
 
 
 def _check_request(resource: Resource, namespace: str, obj: Object, name: str) -> None:

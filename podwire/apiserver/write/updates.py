@@ -10,7 +10,7 @@ import msgspec
 from podwire.apiserver.admission import Admission, Operation
 from podwire.apiserver.identity.authentication import User
 from podwire.apiserver.ports import Store
-from podwire.apiserver.request import offload
+from podwire.apiserver.request import context, offload
 from podwire.apiserver.write.creation import check_namespace, mismatch, pack_checked, refuse_too_large
 from podwire.apiserver.write.field_managers import (
     MANAGED_FIELDS,
@@ -161,6 +161,9 @@ class Updater:
             await self.admission.validate(_as_shown(write, operation, old))
         if write.subresource not in WITHOUT_GENERATION:
             _count_generation(resource, new, old)
+        if not write.subresource:
+            for text in await offload.run(resource.strategy.warnings, new, old):
+                context.warn(text)
         if not item.stale and (new == old or (write.applied and unchanged_but_for_times(new, old))):
             return item  # a write without changes keeps its revision and causes no event
         value = await offload.run(pack_checked, resource, new)

@@ -9,6 +9,7 @@ from podwire.kinds.field_checks import Choice, Object, labels, named, unchanged
 from podwire.kinds.podspec import validation
 from podwire.kinds.podspec.defaults import POD_TEMPLATE, default_template
 from podwire.kinds.podspec.scheduling_rules import tolerations
+from podwire.kinds.podspec.warnings import DEPRECATED_NODE_LABELS, template_warnings
 from podwire.kinds.strategy import Strategy, as_on_create, selectable
 from podwire.kinds.tables import (
     NONE,
@@ -29,6 +30,7 @@ from podwire.objects.times import human_duration
 from podwire.protocols.k8sapi.status import FieldError, invalid, required
 
 LOCAL_REASON, LOCAL_MESSAGE = "Local", "Local APIServices are always available"
+MOUNTABLE_SECRETS = "kubernetes.io/enforce-mountable-secrets"
 CONDITION_STATUS = Choice(("True", "False", "Unknown"))
 
 
@@ -39,11 +41,32 @@ def component_status_row(obj: Json, _now: float) -> list[Any]:
 
 
 COMPONENT_STATUS = Strategy(
-    group="", kind="ComponentStatus", columns="Name|Status|Message|Error", row=component_status_row
+    group="",
+    kind="ComponentStatus",
+    deprecated="v1 ComponentStatus is deprecated in v1.19+",
+    columns="Name|Status|Message|Error",
+    row=component_status_row,
 )
 
 
-SERVICE_ACCOUNT = Strategy(group="", kind="ServiceAccount", returns_deleted=True, columns="Name|Age", row=named_row)
+def service_account_warnings(new: Json, old: Json | None) -> list[str]:
+    """Warns when the annotation is set, not as long as it is."""
+    if MOUNTABLE_SECRETS not in part(new, "metadata", "annotations") or MOUNTABLE_SECRETS in part(
+        old or {}, "metadata", "annotations"
+    ):
+        return []
+    advice = "prefer separate namespaces to isolate access to mounted secrets"
+    return [f"metadata.annotations[{MOUNTABLE_SECRETS}]: deprecated in v1.32+; {advice}"]
+
+
+SERVICE_ACCOUNT = Strategy(
+    group="",
+    kind="ServiceAccount",
+    warnings=service_account_warnings,
+    returns_deleted=True,
+    columns="Name|Age",
+    row=named_row,
+)
 
 
 def validate_pod_template(obj: Object) -> list[FieldError]:
@@ -66,6 +89,7 @@ POD_TEMPLATE_STRATEGY = Strategy(
     default=default_pod_template,
     counts_generation=True,
     validate_create=validate_pod_template,
+    warnings=lambda new, old: template_warnings(new, old, ("template",)),
     returns_deleted=True,
     columns="Name|Containers|Images|Pod Labels",
     row=pod_template_row,
@@ -116,11 +140,17 @@ def validate_runtime_class_update(new: Object, old: Object) -> list[FieldError]:
     return errors
 
 
+def runtime_class_warnings(new: Json, _old: Json | None) -> list[str]:
+    labels = DEPRECATED_NODE_LABELS.keys() & part(new, "scheduling", "nodeSelector").keys()
+    return [f"scheduling.nodeSelector: {DEPRECATED_NODE_LABELS[label]}" for label in sorted(labels)]
+
+
 RUNTIME_CLASS = Strategy(
     group="node.k8s.io",
     kind="RuntimeClass",
     validate_create=validate_runtime_class,
     validate_update=validate_runtime_class_update,
+    warnings=runtime_class_warnings,
     allow_create_on_update=True,
     allow_unconditional_update=False,
     columns="Name|Handler|Age",

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from podwire.protocols.k8sapi.server_side import Certificate
+from tests.apiserver.support import TABLE
 
 AUTHENTICATION = "/apis/authentication.k8s.io/v1"
 AUTHORIZATION = "/apis/authorization.k8s.io/v1"
@@ -333,3 +334,10 @@ async def test_component_statuses_are_there_for_old_clients(api):
     assert listed.names == ["etcd-0"]
     assert (await api.get("/api/v1/componentstatuses/etcd-0")).body["conditions"][0]["type"] == "Healthy"
     assert (await api.get("/api/v1/componentstatuses/none")).status == 404
+
+
+async def test_component_statuses_have_a_table(api):
+    table = (await api.get("/api/v1/componentstatuses", accept=TABLE)).body
+
+    assert table["kind"] == "Table"
+    assert [row["cells"] for row in table["rows"]] == [["etcd-0", "Healthy", "ok", ""]]

@@ -14,6 +14,7 @@ from podwire.kinds.builtin.apps.template import (
 )
 from podwire.kinds.field_checks import Choice, Errors, Object
 from podwire.kinds.podspec.defaults import POD_TEMPLATE, default_template
+from podwire.kinds.podspec.warnings import template_warnings
 from podwire.kinds.strategy import Strategy
 from podwire.kinds.tables import Json, age_of, label_text, name_of, number, part, selector_text
 from podwire.protocols.k8sapi.status import FieldError, Problem, invalid, required
@@ -93,6 +94,7 @@ DAEMON_SET = Strategy(
     counts_generation=True,
     validate_create=validate_create,
     validate_update=validate_update,
+    warnings=template_warnings,
     columns=("Name|Desired#|Current#|Ready#|Up-to-date#|Available#|Node Selector|Age|Containers*|Images*|Selector*"),
     row=row,
 )

@@ -15,6 +15,7 @@ from podwire.kinds.builtin.apps.template import (
 )
 from podwire.kinds.field_checks import Choice, Errors, Object
 from podwire.kinds.podspec.defaults import POD_TEMPLATE, default_template
+from podwire.kinds.podspec.warnings import workload_warnings
 from podwire.kinds.strategy import Strategy
 from podwire.kinds.tables import INVALID, Json, age_of, name_of, number, part, selector_text
 from podwire.protocols.k8sapi.status import FieldError, Problem, forbidden, invalid
@@ -95,6 +96,7 @@ DEPLOYMENT = Strategy(
     generation_follows_annotations=True,
     validate_create=validate_create,
     validate_update=validate_update,
+    warnings=workload_warnings,
     validate_subresources={
         "scale": validate_update,
         "status": status_counts("updatedReplicas", "readyReplicas", "availableReplicas"),

@@ -13,6 +13,7 @@ from podwire.kinds.builtin.apps.template import (
 )
 from podwire.kinds.field_checks import Errors, Object
 from podwire.kinds.podspec.defaults import POD_TEMPLATE, default_template
+from podwire.kinds.podspec.warnings import workload_warnings
 from podwire.kinds.strategy import Strategy, selectable
 from podwire.kinds.tables import Json, part, selector_text
 from podwire.protocols.k8sapi.status import FieldError
@@ -52,6 +53,7 @@ REPLICA_SET = Strategy(
     counts_generation=True,
     validate_create=validate_create,
     validate_update=validate_update,
+    warnings=workload_warnings,
     validate_subresources={"scale": validate_update, "status": REPLICA_STATUS},
     selectable=(selectable("status.replicas", absent="0"),),
     columns=REPLICA_COLUMNS,

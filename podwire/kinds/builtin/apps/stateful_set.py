@@ -16,6 +16,7 @@ from podwire.kinds.builtin.apps.template import (
 from podwire.kinds.field_checks import Choice, Errors, Object, named, non_negative, unchanged
 from podwire.kinds.podspec.defaults import POD_TEMPLATE, default_template
 from podwire.kinds.podspec.volume_defaults import default_claim_spec
+from podwire.kinds.podspec.warnings import claim_warnings, template_warnings
 from podwire.kinds.strategy import Strategy
 from podwire.kinds.tables import Json, age_of, name_of, number, part
 from podwire.objects import names
@@ -120,6 +121,17 @@ def row(obj: Json, now: float) -> list[Any]:
     ]
 
 
+def set_warnings(new: Object, old: Object | None) -> list[str]:
+    warnings = template_warnings(new, old)
+    for index, claim in enumerate(new["spec"].get("volumeClaimTemplates") or ()):
+        warnings += claim_warnings(claim.get("spec") or {}, f"spec.volumeClaimTemplates[{index}]")
+    if (new["spec"].get("revisionHistoryLimit") or 0) < 0:
+        warnings.append(
+            "spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended"
+        )
+    return warnings
+
+
 STATEFUL_SET = Strategy(
     group="apps",
     kind="StatefulSet",
@@ -129,6 +141,7 @@ STATEFUL_SET = Strategy(
     counts_generation=True,
     validate_create=validate_create,
     validate_update=validate_update,
+    warnings=set_warnings,
     validate_subresources={
         "scale": validate_update,
         "status": status_counts("readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas"),

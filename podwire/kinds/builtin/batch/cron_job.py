@@ -3,9 +3,10 @@
 from typing import Any
 
 from podwire.kinds.builtin.apps.template import container_cells
-from podwire.kinds.builtin.batch.job import default_failure_policy, job_spec
+from podwire.kinds.builtin.batch.job import default_failure_policy, job_spec, spec_warnings
 from podwire.kinds.field_checks import Choice, Errors, Object, non_negative
 from podwire.kinds.podspec.defaults import POD_TEMPLATE, default_template
+from podwire.kinds.podspec.warnings import name_warnings
 from podwire.kinds.strategy import Strategy
 from podwire.kinds.tables import NONE, UNSET, Json, age_of, count, name_of, part, selector_text, since, text
 from podwire.objects import cron
@@ -106,6 +107,11 @@ def row(obj: Json, now: float) -> list[Any]:
     ]
 
 
+def cron_job_warnings(new: Object, old: Object | None) -> list[str]:
+    named = [] if old is not None else list(name_warnings(new))
+    return named + spec_warnings(new, old, ("spec", "jobTemplate", "spec"))
+
+
 CRON_JOB = Strategy(
     group="batch",
     kind="CronJob",
@@ -114,6 +120,7 @@ CRON_JOB = Strategy(
     counts_generation=True,
     validate_create=validate_create,
     validate_update=validate_update,
+    warnings=cron_job_warnings,
     columns="Name|Schedule|Timezone|Suspend?|Active#|Last Schedule|Age|Containers*|Images*|Selector*",
     row=row,
 )

@@ -7,6 +7,7 @@ from podwire.kinds.builtin.batch.job_policies import failure_policy, success_pol
 from podwire.kinds.field_checks import Choice, Errors, Object, label_selector, named, non_negative, unchanged
 from podwire.kinds.podspec import validation
 from podwire.kinds.podspec.defaults import POD_TEMPLATE, default_template
+from podwire.kinds.podspec.warnings import name_warnings, template_warnings
 from podwire.kinds.strategy import Strategy, selectable
 from podwire.kinds.tables import Json, age_of, condition, is_deleted, moment, name_of, number, part, selector_text
 from podwire.objects import names
@@ -257,6 +258,35 @@ def _job_duration(status: Json, now: float) -> str:
     return human_duration((now if ended is None else ended) - started)
 
 
+COMPLETIONS_SOFT_LIMIT, PARALLELISM_SOFT_LIMIT = 100_000, 10_000
+"""Above both of them, the indexes that failed may not fit into the status."""
+
+
+def spec_warnings(new: Object, old: Object | None, path: tuple[str, ...]) -> list[str]:
+    """Returns the warnings about the Job spec at a path, which is that of a Job or of a CronJob's template."""
+    if old is not None and old["metadata"].get("generation") == new["metadata"].get("generation"):
+        return []
+    spec: Any = new
+    for name in path:
+        spec = spec.get(name) or {}
+    warnings = []
+    if (
+        spec.get("completionMode") == "Indexed"
+        and (spec.get("completions") or 0) > COMPLETIONS_SOFT_LIMIT
+        and (spec.get("parallelism") or 0) > PARALLELISM_SOFT_LIMIT
+    ):
+        warnings.append(
+            f"{'.'.join(path)}: In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher "
+            "than 10^4, Kubernetes might not be able to track completedIndexes when a big number of indexes fail"
+        )
+    return warnings + template_warnings(new, old, (*path, "template"))
+
+
+def job_warnings(new: Object, old: Object | None) -> list[str]:
+    named = [] if old is not None else list(name_warnings(new))
+    return named + spec_warnings(new, old, ("spec",))
+
+
 JOB = Strategy(
     group="batch",
     kind="Job",
@@ -266,6 +296,7 @@ JOB = Strategy(
     counts_generation=True,
     validate_create=validate_create,
     validate_update=validate_update,
+    warnings=job_warnings,
     selectable=(selectable("status.successful", stored="status.succeeded", absent="0"),),
     columns="Name|Status|Completions|Duration|Age|Containers*|Images*|Selector*",
     row=row,

@@ -87,6 +87,7 @@ def _subset(subset: Json) -> Iterator[str]:
 ENDPOINTS = Strategy(
     group="",
     kind="Endpoints",
+    deprecated="v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
     stored_as="services/endpoints",
     default=default,
     allow_create_on_update=True,

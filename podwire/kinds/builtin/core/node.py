@@ -153,6 +153,15 @@ def _address(status: Json, kind: str) -> str:
     return NONE
 
 
+def node_warnings(new: Object, _old: Object | None) -> list[str]:
+    warnings = []
+    if new["spec"].get("configSource") is not None:
+        warnings.append("spec.configSource: the feature is removed")
+    if new["spec"].get("externalID"):
+        warnings.append("spec.externalID: this field is deprecated, and is unused by Kubernetes")
+    return warnings
+
+
 NODE = Strategy(
     group="",
     kind="Node",
@@ -168,6 +177,7 @@ NODE = Strategy(
     status_on_create=True,
     validate_create=validate_create,
     validate_update=validate_update,
+    warnings=node_warnings,
     validate_subresources={"status": validate_status},
     selectable=(selectable("spec.unschedulable", absent="false"),),
     columns=("Name|Status|Roles|Age|Version|Internal-IP*|External-IP*|OS-Image*|Kernel-Version*|Container-Runtime*"),

@@ -3,6 +3,7 @@
 from typing import Any
 
 from podwire.kinds.podspec import persistent_volume_rules
+from podwire.kinds.podspec.persistent_volume_warnings import volume_warnings
 from podwire.kinds.podspec.resource_defaults import round_up
 from podwire.kinds.podspec.volume_defaults import default_source
 from podwire.kinds.strategy import Strategy
@@ -75,6 +76,7 @@ PERSISTENT_VOLUME = Strategy(
     prepare_create=prepare_create,
     validate_create=persistent_volume_rules.volume,
     validate_update=persistent_volume_rules.volume_update,
+    warnings=volume_warnings,
     returns_deleted=True,
     columns=(
         "Name|Capacity|Access Modes|Reclaim Policy|Status|Claim|StorageClass|VolumeAttributesClass|Reason|Age|"

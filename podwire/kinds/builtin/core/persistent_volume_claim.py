@@ -4,6 +4,7 @@ from typing import Any
 
 from podwire.kinds.builtin.core.persistent_volume import access_modes, storage_class
 from podwire.kinds.podspec import persistent_volume_rules
+from podwire.kinds.podspec.persistent_volume_warnings import volume_claim_warnings
 from podwire.kinds.podspec.resource_defaults import round_up
 from podwire.kinds.podspec.volume_defaults import default_claim_spec
 from podwire.kinds.strategy import Strategy
@@ -63,6 +64,7 @@ PERSISTENT_VOLUME_CLAIM = Strategy(
     prepare_create=prepare_create,
     validate_create=persistent_volume_rules.claim,
     validate_update=persistent_volume_rules.claim_update,
+    warnings=volume_claim_warnings,
     returns_deleted=True,
     columns="Name|Status|Volume|Capacity|Access Modes|StorageClass|VolumeAttributesClass|Age|VolumeMode*",
     row=row,

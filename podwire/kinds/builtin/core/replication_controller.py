@@ -12,6 +12,7 @@ from podwire.kinds.builtin.apps.template import (
 )
 from podwire.kinds.field_checks import Errors, Object
 from podwire.kinds.podspec.defaults import default_template
+from podwire.kinds.podspec.warnings import workload_warnings
 from podwire.kinds.strategy import Strategy, selectable
 from podwire.kinds.tables import Json, label_text, part
 from podwire.protocols.k8sapi.status import FieldError, invalid, required
@@ -69,6 +70,7 @@ REPLICATION_CONTROLLER = Strategy(
     counts_generation=True,
     validate_create=validate_create,
     validate_update=validate_update,
+    warnings=workload_warnings,
     validate_subresources={"scale": validate_update, "status": REPLICA_STATUS},
     selectable=(selectable("status.replicas", absent="0"),),
     columns=REPLICA_COLUMNS,

@@ -94,12 +94,24 @@ def row(obj: Json, now: float) -> list[Any]:
     return [name_of(obj), text(obj, "type"), count(obj, "data"), age_of(obj, now)]
 
 
+def secret_warnings(new: Object, _old: Object | None) -> list[str]:
+    """Warns about a TLS secret that no server can use; whether key and certificate match is not looked at."""
+    data = new.get("data") or {}
+    if new.get("type") != "kubernetes.io/tls":
+        return []
+    for key, name in (("tls.crt", "certificate"), ("tls.key", "key")):
+        if b"-----BEGIN " not in base64.b64decode(data.get(key) or ""):
+            return [f"tls: failed to find any PEM data in {name} input"]
+    return []
+
+
 SECRET = Strategy(
     group="",
     kind="Secret",
     default=default,
     validate_create=validate_create,
     validate_update=validate_update,
+    warnings=secret_warnings,
     selectable=(selectable("type"),),
     columns="Name|Type|Data|Age",
     row=row,

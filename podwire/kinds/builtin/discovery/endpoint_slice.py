@@ -57,10 +57,12 @@ def _endpoint(endpoint: Object, kind: str, path: str, errors: Errors) -> None:
         place = f"{path}.addresses[{index}]"
         if kind == "FQDN":
             named(names.dns_subdomain, address.removesuffix("."), place, errors)
+        elif kind == "IPv6" and (problems := names.canonical_ip(address)):
+            errors += [invalid(place, address, problem) for problem in problems]
         elif kind in ("IPv4", "IPv6"):
-            endpoint_ip(address, place, errors)
             if names.is_ip(address) and (":" in address) is not (kind == "IPv6"):
-                errors.append(invalid(place, address, f"must be an {kind} address"))
+                errors.append(invalid(f"{path}.addresses", address, f"must be an {kind} address"))
+            endpoint_ip(address, place, errors)
     if (node := endpoint.get("nodeName")) is not None:
         named(names.dns_subdomain, node, f"{path}.nodeName", errors)
     if (hostname := endpoint.get("hostname")) is not None:
@@ -104,6 +106,11 @@ def row(obj: Json, now: float) -> list[Any]:
     ]
 
 
+def slice_warnings(new: Object, old: Object | None) -> list[str]:
+    fqdn = old is None and new.get("addressType") == "FQDN"
+    return ["spec.addressType: FQDN endpoints are deprecated"] if fqdn else []
+
+
 ENDPOINT_SLICE = Strategy(
     group="discovery.k8s.io",
     kind="EndpointSlice",
@@ -111,6 +118,7 @@ ENDPOINT_SLICE = Strategy(
     counts_generation=True,
     validate_create=validate_create,
     validate_update=validate_update,
+    warnings=slice_warnings,
     columns="Name|AddressType|Ports|Endpoints|Age",
     row=row,
 )

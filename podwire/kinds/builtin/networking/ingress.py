@@ -58,6 +58,14 @@ def ingress_class_row(obj: Json, now: float) -> list[Any]:
     return [name_of(obj), text(spec, "controller"), reference, age_of(obj, now)]
 
 
+def ingress_warnings(new: Json, old: Json | None) -> list[str]:
+    """Warns about the annotation that the field replaced; updates of existing objects are not bothered, as upstream."""
+    key = ingress_rules.CLASS_ANNOTATION
+    if old is not None or key not in part(new, "metadata", "annotations"):
+        return []
+    return [f"annotation \"{key}\" is deprecated, please use 'spec.ingressClassName' instead"]
+
+
 INGRESS = Strategy(
     group="networking.k8s.io",
     kind="Ingress",
@@ -67,6 +75,7 @@ INGRESS = Strategy(
     counts_generation=True,
     validate_create=ingress_rules.validate_create,
     validate_update=as_on_create(ingress_rules.validate),
+    warnings=ingress_warnings,
     columns="Name|Class|Hosts|Address|Ports|Age",
     row=ingress_row,
 )

@@ -8,7 +8,7 @@ from podwire.protocols.k8sapi.status import FieldError, invalid, required
 _PATH_TYPES = Choice(("Exact", "ImplementationSpecific", "Prefix"))
 _NOT_IN_PATHS = ("//", "/./", "/../", "%2f", "%2F")
 _NOT_AT_THE_END = ("/..", "/.")
-_CLASS = "kubernetes.io/ingress.class"
+CLASS_ANNOTATION = "kubernetes.io/ingress.class"
 _WILDCARD = names.must_match(
     "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist of "
     "lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character",
@@ -19,10 +19,11 @@ _WILDCARD = names.must_match(
 
 def validate_create(obj: Object) -> list[FieldError]:
     errors = validate(obj)
-    given, wanted = (obj["metadata"].get("annotations") or {}).get(_CLASS), part(obj, "spec").get("ingressClassName")
+    given = (obj["metadata"].get("annotations") or {}).get(CLASS_ANNOTATION)
+    wanted = part(obj, "spec").get("ingressClassName")
     if given is not None and wanted is not None and given != wanted:
         detail = "must match `ingressClassName` when both are specified"
-        errors.append(invalid(f"annotations.{_CLASS}", given, detail))
+        errors.append(invalid(f"annotations.{CLASS_ANNOTATION}", given, detail))
     return errors
 
 

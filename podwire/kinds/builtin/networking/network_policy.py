@@ -126,6 +126,24 @@ def row(obj: Json, now: float) -> list[Any]:
     return [name_of(obj), selector_text(part(obj, "spec"), "podSelector"), age_of(obj, now)]
 
 
+def policy_warnings(new: Object, _old: Object | None) -> list[str]:
+    """Warns about IPv6 networks that are not spelled as they are shown elsewhere."""
+    warnings: list[str] = []
+    for direction, peers in _SIDES:
+        for index, rule in enumerate(new["spec"].get(direction) or ()):
+            for number, peer in enumerate(rule.get(peers) or ()):
+                path, block = f"spec.{direction}[{index}].{peers}[{number}].ipBlock", peer.get("ipBlock") or {}
+                warnings += _spelling(block.get("cidr") or "", f"{path}.cidr")
+                for place, cidr in enumerate(block.get("except") or ()):
+                    warnings += _spelling(cidr, f"{path}.except[{place}]")
+    return warnings
+
+
+def _spelling(cidr: str, path: str) -> Iterator[str]:
+    if ":" in cidr and (canonical := str(ipaddress.ip_network(cidr, strict=False))) != cidr:
+        yield f'{path}: IPv6 CIDR value "{cidr}" should be in RFC 5952 canonical format ("{canonical}")'
+
+
 NETWORK_POLICY = Strategy(
     group="networking.k8s.io",
     kind="NetworkPolicy",
@@ -134,6 +152,7 @@ NETWORK_POLICY = Strategy(
     counts_generation=True,
     validate_create=validate_create,
     validate_update=validate_update,
+    warnings=policy_warnings,
     columns="Name|Pod-Selector|Age",
     row=row,
 )

@@ -3,6 +3,7 @@
 from typing import Any
 
 from podwire.kinds.podspec import persistent_volume_rules
+from podwire.kinds.podspec.persistent_volume_warnings import storage_class_warnings
 from podwire.kinds.strategy import Strategy
 from podwire.kinds.tables import (
     Json,
@@ -52,6 +53,7 @@ STORAGE_CLASS = Strategy(
     default=default_storage_class,
     validate_create=persistent_volume_rules.storage_class,
     validate_update=persistent_volume_rules.storage_class_update,
+    warnings=storage_class_warnings,
     returns_deleted=True,
     columns="Name|Provisioner|ReclaimPolicy|VolumeBindingMode|AllowVolumeExpansion|Age",
     row=storage_class_row,

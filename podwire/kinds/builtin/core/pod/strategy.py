@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from podwire.kinds.builtin.core.pod import defaults, table, validate
+from podwire.kinds.podspec.warnings import pod_warnings
 from podwire.kinds.strategy import Object, SelectableField, Strategy, selectable
 
 
@@ -30,6 +31,7 @@ POD = Strategy(
     prepare_status=defaults.prepare_status,
     validate_create=validate.create,
     validate_update=validate.update,
+    warnings=pod_warnings,
     validate_subresources={
         "ephemeralcontainers": validate.update_ephemeral_containers,
         "resize": validate.update_resources,

@@ -3,6 +3,7 @@
 from typing import Any
 
 from podwire.kinds.builtin.core.service import table, validate
+from podwire.kinds.builtin.core.service.warnings import service_warnings
 from podwire.kinds.strategy import Strategy, selectable
 from podwire.objects import names
 
@@ -48,6 +49,7 @@ SERVICE = Strategy(
     allow_create_on_update=True,
     validate_create=validate.create,
     validate_update=validate.update,
+    warnings=service_warnings,
     returns_deleted=True,
     selectable=(selectable("spec.clusterIP"), selectable("spec.type")),
     columns="Name|Type|Cluster-IP|External-IP|Port(s)|Age|Selector*",
