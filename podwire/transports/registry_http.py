@@ -5,6 +5,7 @@ the first pull.
 """
 
 import contextlib
+import os
 import ssl
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
@@ -124,9 +125,16 @@ class _Response:
 def _words(error: Exception) -> str:
     """Returns aiohttp's words without its own objects in them."""
     if isinstance(error, aiohttp.ClientConnectorError):
-        return f"cannot connect: {error.os_error.strerror or error.os_error}"
+        return f"cannot connect: {_cause(error.os_error)}"
     if isinstance(error, aiohttp.ClientHttpProxyError):
         return f"{error.status} {error.message}"
     if any(alert in str(error) for alert in _CLIENT_ALERTS):
         return f"the host wants a client certificate, or refused ours (`client` in hosts.toml): {error}"
     return str(error) or type(error).__name__
+
+
+def _cause(error: OSError) -> str:
+    """Returns the kernel's words; asyncio has "Connect call failed" and an address for all of them."""
+    if error.errno and error.errno > 0 and not isinstance(error, ssl.SSLError):
+        return os.strerror(error.errno)
+    return error.strerror or str(error)

@@ -236,7 +236,9 @@ async def test_a_host_that_sends_another_range_is_refused(registry, puller, imag
 
 
 async def test_a_host_that_is_not_there_is_named(puller):
-    with pytest.raises(PullFailed, match=r"127\.0\.0\.1:9/test/app:1: 127\.0\.0\.1:9: cannot connect"):
+    with pytest.raises(
+        PullFailed, match=r"127\.0\.0\.1:9/test/app:1: 127\.0\.0\.1:9: cannot connect: Connection refused$"
+    ):
         await puller.pull("127.0.0.1:9/test/app:1")
 
 
