@@ -100,7 +100,7 @@ class Guard(NamedTuple):
     unguarded: int
     """Ports of pods that are not: of trusted networks and bridges, or added before the guard existed."""
     dropped: dict[str, Counter]
-    """By the name of the nft counter; empty if there are no rules."""
+    """By the comment of the rules; empty if there are none."""
 
 
 def guard() -> Guard:
@@ -109,8 +109,7 @@ def guard() -> Guard:
         links = [link for link in network.links.list() if link.master and _is_port_of_pod(link.alias)]
     guarded = sum(link.group == port_guard.GROUP for link in links)
     with contextlib.closing(KernelElements(family="bridge")) as table:
-        counters = table.counters()
-    dropped = {name: counters[name] for name in port_guard.COUNTERS if name in counters}
+        dropped = port_guard.counted(table)
     return Guard(guarded, len(links) - guarded, dropped)
 
 

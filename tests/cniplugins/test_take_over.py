@@ -509,6 +509,17 @@ def test_the_guard_against_spoofed_macs_is_handed_over(node, host):
     assert links() == []
 
 
+def test_the_reference_plugin_removes_its_guard_beside_our_rules(node, host):
+    """It reads the whole ruleset of the host as JSON."""
+    cluster = node(host.bridge(*DUAL, cniVersion="1.0.0", macspoofchk=True))
+    for id_, whose in (("a", "ours"), ("b", "reference")):
+        host.pod(id_)
+        result = cluster.add(whose, id_)
+    cluster.delete("reference", "b", result)
+    text = subprocess.run(["nft", "list", "table", "bridge", "nat"], capture_output=True, text=True, check=True).stdout
+    assert "cni-br-iface" not in text
+
+
 @pytest.mark.parametrize("policy", ["same-bridge", "isolated"])
 def test_ingress_policies_are_handed_over(node, chain, host, policy):
     host.pod("a")

@@ -9,6 +9,7 @@ from podwire.linux.net import wire
 from podwire.linux.net.netlink import Netlink
 from podwire.linux.net.wire import Request, text
 from podwire.linux.nft import keys
+from podwire.linux.nft.values import Counter
 
 FORWARD = 2
 """The hook that packets for others pass, in the families of IP."""
@@ -18,6 +19,7 @@ _GET_CHAIN, _GET_RULE = (10 << 8 | number for number in (4, 7))
 _MESSAGE = Struct(">BBH")  # family, version, resource
 _TABLE, _NAME, _HOOK, _POLICY, _NUMBER = 1, 3, 4, 5, 1
 _RULE_CHAIN, _HANDLE, _EXPRESSIONS, _USERDATA = 2, 3, 4, 7
+_EXPRESSION_NAME, _EXPRESSION_DATA, _COUNTED_BYTES, _COUNTED_PACKETS = 1, 2, 1, 2
 _DROP = 0
 
 
@@ -38,6 +40,16 @@ class Rule(NamedTuple):
     handle: int
     expressions: bytes
     comment: str = ""
+    counter: Counter | None = None
+
+
+def counter_of(expression: bytes) -> Counter | None:
+    """Parses an expression of a rule or an element that is a counter; None if it is another one."""
+    attrs = wire.attributes(expression)
+    if wire.string(attrs.get(_EXPRESSION_NAME, b"")) != "counter":
+        return None
+    data = wire.attributes(attrs.get(_EXPRESSION_DATA, b""))
+    return Counter(wire.big(data.get(_COUNTED_PACKETS)), wire.big(data.get(_COUNTED_BYTES)))
 
 
 class KernelChains:
@@ -75,5 +87,8 @@ class KernelChains:
         for reply in self._netlink.dump(Request(_GET_RULE, 0, body, f"list rules of {chain}", {})):
             attrs = wire.attributes(reply, _MESSAGE.size)
             comment = keys.commented(attrs.get(_USERDATA, b""))
-            found.append(Rule(wire.big(attrs[_HANDLE]), attrs.get(_EXPRESSIONS, b""), comment))
+            expressions = attrs.get(_EXPRESSIONS, b"")
+            counters = (counter_of(expression) for _, expression in wire.iter_attributes(expressions))
+            counter = next((counter for counter in counters if counter is not None), None)
+            found.append(Rule(wire.big(attrs[_HANDLE]), expressions, comment, counter))
         return found

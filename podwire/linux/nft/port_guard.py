@@ -3,7 +3,7 @@
 In the nft table `bridge podwire`, constant rules drop what a pod with raw sockets could send to other pods and to the
 host, so that they take it for their DHCP server or router:
 
-| dropped | counter |
+| dropped | comment of the rules |
 |---|---|
 | DHCP and DHCPv6 from a server's port (DHCP guard) | dropped-dhcp-server |
 | router advertisements, also behind extension headers (RA guard, RFC 6105) | dropped-router-advertisement |
@@ -15,6 +15,9 @@ A port is guarded by its link group, which is set when the veth pair is made. So
 pod, and there is nothing to remove with it. The operator can leave ports out, as for a DHCP server in a pod:
 `trustedPort` of the CNI plugin bridge, `trustedBridges` of the network driver.
 
+Each rule has a counter of its own. Programs that read the whole ruleset as JSON, such as the reference plugin bridge
+with `macspoofchk`, do not know named counters, and fail.
+
 Rules match `meta protocol`, not `ether type`: the latter is the VLAN tag of a tagged frame, which a receiver removes if
 its VLAN is 0.
 """
@@ -22,11 +25,15 @@ its VLAN is 0.
 from collections.abc import Callable
 
 from podwire.linux import errors
+from podwire.linux.nft.chains import Chain
 from podwire.linux.nft.table import TABLE, KernelElements, KernelRuleset
+from podwire.linux.nft.values import Counter
 
 GROUP = 0x7077
 """The link group of guarded ports."""
-CHAIN = "untrusted-ports"
+CHAIN = "guarded-ports"
+_FORMER_CHAIN = "untrusted-ports"
+"""Had named counters."""
 COUNTERS = {
     "dropped-dhcp-server": "DHCP and DHCPv6 from a server's port",
     "dropped-router-advertisement": "router advertisements",
@@ -37,32 +44,44 @@ COUNTERS = {
 
 _RULES = """
 add table bridge {table}
-{counters}
 add chain bridge {table} {chain}
 add chain bridge {table} ports {{ type filter hook prerouting priority -310; policy accept; }}
 flush chain bridge {table} {chain}
 flush chain bridge {table} ports
+{former}
 add rule bridge {table} ports iifgroup {group} jump {chain}
-add rule bridge {table} {chain} meta protocol {{ 8021q, 8021ad }} counter name dropped-double-tagged drop
-add rule bridge {table} {chain} meta protocol ip udp sport 67 counter name dropped-dhcp-server drop
-add rule bridge {table} {chain} meta protocol ip icmp type redirect counter name dropped-redirect drop
-add rule bridge {table} {chain} meta protocol ip icmp type router-advertisement {advertised} drop
+add rule bridge {table} {chain} meta protocol {{ 8021q, 8021ad }} counter drop comment "dropped-double-tagged"
+add rule bridge {table} {chain} meta protocol ip udp sport 67 counter drop comment "dropped-dhcp-server"
+add rule bridge {table} {chain} meta protocol ip icmp type redirect counter drop comment "dropped-redirect"
+add rule bridge {table} {chain} meta protocol ip icmp type router-advertisement {advertised}
 add rule bridge {table} {chain} meta protocol != ip6 return
-add rule bridge {table} {chain} meta protocol ip6 udp sport 547 counter name dropped-dhcp-server drop
-add rule bridge {table} {chain} meta protocol ip6 icmpv6 type nd-router-advert {advertised} drop
-add rule bridge {table} {chain} meta protocol ip6 icmpv6 type nd-redirect counter name dropped-redirect drop
+add rule bridge {table} {chain} meta protocol ip6 udp sport 547 counter drop comment "dropped-dhcp-server"
+add rule bridge {table} {chain} meta protocol ip6 icmpv6 type nd-router-advert {advertised}
+add rule bridge {table} {chain} meta protocol ip6 icmpv6 type nd-redirect counter drop comment "dropped-redirect"
 add rule bridge {table} {chain} meta protocol ip6 frag frag-off 0 th sport 0-65535 return
-add rule bridge {table} {chain} meta protocol ip6 frag frag-off 0 counter name dropped-fragment drop
+add rule bridge {table} {chain} meta protocol ip6 frag frag-off 0 counter drop comment "dropped-fragment"
 """
 # The last two: of a first fragment, the first bytes of the upper-layer header can be read, or it is dropped. Later
 # fragments pass, and are worthless without the first.
 
 
 def ruleset() -> str:
-    """Returns all rules; applying it again changes nothing, and keeps the counters."""
-    counters = "\n".join(f"add counter bridge {TABLE} {name}" for name in COUNTERS)
-    advertised = "counter name dropped-router-advertisement"
-    return _RULES.format(table=TABLE, chain=CHAIN, group=GROUP, counters=counters, advertised=advertised)
+    """Returns all rules. Applying it again resets the counters, and changes nothing else."""
+    former = [f"chain bridge {TABLE} {_FORMER_CHAIN}", *(f"counter bridge {TABLE} {name}" for name in COUNTERS)]
+    lines = [f"add {former[0]}\nflush {former[0]}", *(f"add {item}\ndelete {item}" for item in former[1:])]
+    lines += [f"delete {former[0]}"]
+    advertised = 'counter drop comment "dropped-router-advertisement"'
+    return _RULES.format(table=TABLE, chain=CHAIN, group=GROUP, former="\n".join(lines), advertised=advertised)
+
+
+def counted(elements: KernelElements) -> dict[str, Counter]:
+    """Returns what was dropped, by the names in COUNTERS; nothing without the rules."""
+    totals: dict[str, Counter] = {}
+    for rule in elements.chains().rules(Chain("bridge", TABLE, CHAIN)) if exists(elements) else ():
+        if rule.comment in COUNTERS and rule.counter is not None:
+            packets, octets = totals.get(rule.comment, Counter(0, 0))
+            totals[rule.comment] = Counter(packets + rule.counter.packets, octets + rule.counter.bytes)
+    return {name: totals[name] for name in COUNTERS if name in totals}
 
 
 def ensure_guard(elements: KernelElements, on_error: Callable[[Exception], None]) -> bool:

@@ -15,7 +15,7 @@ from podwire.linux.net import wire
 from podwire.linux.net.netlink import NETFILTER, Netlink, Refusal
 from podwire.linux.net.wire import CREATE, EXCL, REQUEST, Request, attribute, nested, text
 from podwire.linux.nft import keys
-from podwire.linux.nft.chains import KernelChains
+from podwire.linux.nft.chains import KernelChains, counter_of
 from podwire.linux.nft.expressions import VERDICTS, decision
 from podwire.linux.nft.tables import Chain, KernelTables, Message, chain_addition, chain_deletion, transaction
 from podwire.linux.nft.values import Change, Counter, Element
@@ -28,12 +28,9 @@ TABLE = "podwire"
 _FAMILIES = {"inet": 1, "bridge": 7}
 _SUBSYSTEM = 10
 _NEW, _GET, _DELETE = (_SUBSYSTEM << 8 | number for number in (12, 13, 14))
-_GET_OBJECT = _SUBSYSTEM << 8 | 19
-_OBJECT_NAME, _OBJECT_TYPE, _OBJECT_DATA, _COUNTER = 2, 3, 4, 1
 _MESSAGE = Struct(">BBH")  # family, version, resource
 _TABLE, _SET, _ELEMENTS, _LIST_ELEMENT = 1, 2, 3, 1
 _KEY, _DATA, _USERDATA, _EXPRESSION, _KEY_END = 1, 2, 6, 7, 10
-_EXPRESSION_DATA, _COUNTED_BYTES, _COUNTED_PACKETS = 2, 1, 2
 _VALUE, _VERDICT, _CODE, _CHAIN = 1, 2, 1, 2
 _WORDS = {code & 0xFFFFFFFF: word for word, code in VERDICTS.items()}
 _PER_MESSAGE = 200  # a nest of elements ends at 64 KiB
@@ -136,18 +133,6 @@ class KernelElements:
     def counted(self, name: str) -> dict[bytes, Counter]:
         """Returns counters by key, of a set whose elements have counters. Raises NoSuchTable, NoSuchSet."""
         return dict(_counts(element) for element in self._listed(name))
-
-    def counters(self) -> dict[str, Counter]:
-        """Returns the named counters of the table; none if it does not exist."""
-        body = _MESSAGE.pack(self._family, 0, 0) + text(_TABLE, self._table)
-        found = {}
-        for reply in self._netlink.dump(Request(_GET_OBJECT, 0, body, f"list counters of {self._table}", {})):
-            attrs = wire.attributes(reply, _MESSAGE.size)
-            if wire.string(attrs[_TABLE]) == self._table and wire.big(attrs[_OBJECT_TYPE]) == _COUNTER:
-                data = wire.attributes(attrs.get(_OBJECT_DATA, b""))
-                counter = Counter(wire.big(data.get(_COUNTED_PACKETS)), wire.big(data.get(_COUNTED_BYTES)))
-                found[wire.string(attrs[_OBJECT_NAME])] = counter
-        return found
 
     def _listed(self, name: str) -> Iterator[bytes]:
         names: errors.Names = {errno.ENOENT: errors.NoSuchSet}
@@ -269,8 +254,7 @@ def _parsed(body: bytes) -> Element:
 def _counts(body: bytes) -> tuple[bytes, Counter]:
     attrs = wire.attributes(body)
     key = wire.attributes(attrs.get(_KEY, b"")).get(_VALUE, b"")
-    data = wire.attributes(wire.attributes(attrs.get(_EXPRESSION, b"")).get(_EXPRESSION_DATA, b""))
-    return key, Counter(wire.big(data.get(_COUNTED_PACKETS)), wire.big(data.get(_COUNTED_BYTES)))
+    return key, counter_of(attrs.get(_EXPRESSION, b"")) or Counter(0, 0)
 
 
 def _named(kind: int, body: bytes, refusal: Refusal, operation: str) -> errors.LinuxError:
