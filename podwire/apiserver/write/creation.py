@@ -145,12 +145,8 @@ class Creator:
     async def _prepare(self, operation: Operation, *, is_valid: bool) -> tuple[str, bytes]:
         """Validates an admitted object and reserves what it needs; returns its key and the bytes to store."""
         resource, obj = operation.resource, operation.obj
-<<<<<<< HEAD
-        await offload.run(_validate, resource, obj, is_valid=is_valid)
-=======
-        for text in await offload.run(_validate, resource, obj):
+        for text in await offload.run(_validate, resource, obj, is_valid=is_valid):
             context.warn(text)
->>>>>>> 1a058f7a (apiserver: warn about objects that are valid and not meant)
         await self.admission.validate(operation)
         key = resource.key(operation.namespace, obj["metadata"]["name"])
         value = await offload.run(pack_checked, resource, obj)
@@ -162,16 +158,13 @@ class Creator:
         return key, value
 
 
-<<<<<<< HEAD
-def _validate(resource: Resource, obj: Object, *, is_valid: bool) -> None:
-    """Defaults an admitted object again and validates it, unless it is known to be valid."""
-=======
-def _validate(resource: Resource, obj: Object) -> list[str]:
-    """Defaults an admitted object again and validates it; returns the warnings about it."""
->>>>>>> 1a058f7a (apiserver: warn about objects that are valid and not meant)
+def _validate(resource: Resource, obj: Object, *, is_valid: bool) -> list[str]:
+    """Defaults an admitted object again and validates it, unless it is known to be valid; returns the warnings."""
     resource.default(obj)
     resource.strategy.prepare_for_create(resource.kind, obj)
-    if not is_valid and (errors := resource.validate(obj)):
+    if is_valid:
+        return []
+    if errors := resource.validate(obj):
         raise invalid_object(resource.kind.kind, obj["metadata"].get("name", ""), errors, group=resource.group)
     return resource.strategy.warnings(obj, None)
 
