@@ -173,7 +173,7 @@ def whole_parser() -> argparse.ArgumentParser:
 
 
 def _parser(configured: Iterable[Command]) -> argparse.ArgumentParser:
-    """Returns the parser; only `configured` commands have their options."""
+    """Returns the parser of some commands, with their options; of all, without their options, if none is given."""
     parser = Parser(
         prog="podwire",
         usage="podwire [-h] [--version] COMMAND ...",
@@ -184,9 +184,9 @@ def _parser(configured: Iterable[Command]) -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"podwire {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", prog="podwire", help=argparse.SUPPRESS)
     configured = list(configured)
-    for command in COMMANDS:
+    for command in configured or COMMANDS:
         below = commands.add_parser(command.name, help=command.summary, description=command.summary)
-        if command in configured:
+        if configured:
             _load(command.module).configure(below)
     return parser
 

@@ -122,9 +122,10 @@ class Dispatcher:
         self.controllers += controllers
         self.collector = next((row for row in self.controllers if isinstance(row, Collector)), None)
         self.concerned.clear()
+        resources = [(controller, controller.resources) for controller in controllers]
         for seen in self.graph.nodes():
-            for controller in controllers:
-                if controller.resources is None or seen.resource in controller.resources:
+            for controller, concerned in resources:
+                if concerned is None or seen.resource in concerned:
                     controller.on_change(None, seen)
         if self.graph.complete:
             for controller in controllers:

@@ -17,7 +17,7 @@ from podwire.protocols.k8sapi.server_side import Certificate, Request, Response
 from podwire.transports.http_client import connect
 from podwire.transports.http_connection import HttpLimits
 from podwire.transports.http_server import serve
-from podwire.transports.tls import client_context, server_context
+from podwire.transports.tls import client_context, preloaded, server_context
 
 
 class Authority:
@@ -151,3 +151,9 @@ async def test_a_handshake_that_never_ends_is_cut_and_others_are_served_meanwhil
         for reader, writer in stuck:
             assert await reader.read() == b""
             writer.close()
+
+
+def test_preloading_is_a_whole_handshake():
+    with preloaded() as (client, server):
+        assert client.session_stats()["connect_good"] == 1
+        assert server.session_stats()["accept_good"] == 1

@@ -25,6 +25,7 @@ from podwire.cluster.up.stop import kill, stop
 from podwire.cluster.up.supervisor import Event, Supervisor
 from podwire.durable.locks import FileLock
 from podwire.linux import syscalls
+from podwire.transports import tls
 
 _log = logging.getLogger("podwire.up")
 
@@ -131,8 +132,9 @@ def supervise_all(
     status = StatusWriter(layout)
     for module in PRELOADED:
         importlib.import_module(module)
-    gc.freeze()  # children share the memory of what is loaded, as long as no collection touches it
-    return Supervisor(layout, all_components, report, status.write, lambda: [lock.fileno(), *pipe()]).run()
+    with tls.preloaded():
+        gc.freeze()  # children share the memory of what is loaded, as long as no collection touches it
+        return Supervisor(layout, all_components, report, status.write, lambda: [lock.fileno(), *pipe()]).run()
 
 
 def detach(prepared: H, lock: FileLock, supervise: "Supervise[H]") -> Iterator[Event]:

@@ -181,8 +181,8 @@ class Structural:
 
     @cached_property
     def _rules(self) -> RuleTree | None:
-        """The rules, compiled for the first object if they are few: the CEL library takes 20 MB and a tenth of a second,
-        and most clusters have definitions with rules of which they have no object."""
+        """The rules, compiled for the first object if they are few: the CEL library takes 12 MB, and most clusters have
+        definitions with rules of which they have no object."""
         return compile_rules(self._schema)
 
     def decode(self, value: Any, path: str, report: Report) -> Any:

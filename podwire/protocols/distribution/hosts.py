@@ -13,7 +13,6 @@ registry's password if it asked.
 """
 
 import ipaddress
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -77,6 +76,8 @@ def parse_hosts(text: str, registry: str, directory: str) -> list[Host]:
 
     Relative paths of certificates are below `directory`.
     """
+    import tomllib  # noqa: PLC0415 - its patterns take 7 ms to compile, and few nodes have such a file
+
     try:
         document = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
