@@ -80,16 +80,29 @@ def _source_name(described: str, source: Part, key: str) -> str:
 
 
 def _overlaps(volume: str, described: str, files: Sequence[Source]) -> Iterator[str]:
-    """Warns about files of which one is the other, or is in the place of the other's directory."""
-    seen: list[Source] = []
-    for path, source in [(path.rstrip("/"), source) for path, source in files]:
-        for other, other_source in seen:
-            inner, outer = f"{path}/", f"{other}/"
-            if path and other and (inner.startswith(outer) or outer.startswith(inner)):
-                both = f"{_shown(path, source)} with {_shown(other, other_source)}"
-                yield f'volume "{volume}" ({described}): overlapping paths: {both}'
-        seen.append((path, source))
+    """Warns about files of which one is the other, or is in the place of the other's directory.
+
+    In their order as text, all paths below a directory follow it at once: the stack has those that contain the next.
+    """
+    if len(files) < 2:
+        return
+    ordered = sorted((f"{path.rstrip('/')}/", number, source) for number, (path, source) in enumerate(files))
+    outer: list[tuple[str, int, str]] = []
+    for file in ordered:
+        if file[0] == "/":
+            continue
+        while outer and not file[0].startswith(outer[-1][0]):
+            outer.pop()
+        for other in outer:
+            first, second = sorted((file, other), key=_number)
+            yield f'volume "{volume}" ({described}): overlapping paths: {_shown(second)} with {_shown(first)}'
+        outer.append(file)
 
 
-def _shown(path: str, source: str) -> str:
-    return f'"{path}" ({source})' if source else f'"{path}"'
+def _number(file: tuple[str, int, str]) -> int:
+    return file[1]
+
+
+def _shown(file: tuple[str, int, str]) -> str:
+    path, _number, source = file
+    return f'"{path[:-1]}" ({source})' if source else f'"{path[:-1]}"'

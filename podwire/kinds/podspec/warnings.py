@@ -3,7 +3,9 @@
 The words are upstream's (pkg/api/pod/warnings.go), because users search for them. A warning never changes an object.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from podwire.kinds.podspec.volume_warnings import volume_warnings
@@ -28,6 +30,8 @@ DEPRECATED_ANNOTATIONS: Mapping[str, str] = {
     "security.alpha.kubernetes.io/sysctls": 'non-functional in v1.11+; use the "sysctls" field instead',
     "security.alpha.kubernetes.io/unsafe-sysctls": 'non-functional in v1.11+; use the "sysctls" field instead',
 }
+MOST_WARNINGS = 200
+"""More than an answer has room for; a manifest may have billions of pairs of ports or files that conflict."""
 BYTES = ("memory", "ephemeral-storage")
 """Resources of which a fraction does not exist."""
 NULL_SELECTOR = "a null labelSelector results in matching no pod"
@@ -42,7 +46,7 @@ def pod_warnings(pod: Part, old: Part | None) -> list[str]:
     """Returns the warnings about a new pod. Updates of pods are frequent and not written by hand: they have none."""
     if old is not None:
         return []
-    return [*name_warnings(pod, "the Pod's hostname"), *_warnings(pod, "")]
+    return [*name_warnings(pod, "the Pod's hostname"), *islice(_warnings(pod, ""), MOST_WARNINGS)]
 
 
 def name_warnings(obj: Part, used_in: str = "Pod names and hostnames") -> Iterator[str]:
@@ -67,7 +71,7 @@ def template_warnings(obj: Part, old: Part | None, path: Sequence[str] = ("spec"
     template: Any = obj
     for name in path:
         template = template.get(name) or {}
-    return list(_warnings(template, ".".join(path) + ".")) if template else []
+    return list(islice(_warnings(template, ".".join(path) + "."), MOST_WARNINGS)) if template else []
 
 
 def node_term_warnings(term: Part, path: str, *, values: bool = False) -> Iterator[str]:
@@ -199,13 +203,15 @@ def _ports(spec: Part, at: str) -> Iterator[str]:
         for path, container in _visit(spec, at)
         for index, port in enumerate(container.get("ports") or ())
     ]
-    others: dict[tuple[int, str], list[tuple[str, Part]]] = {}
+    if len(ports) < 2:
+        return
+    seen: defaultdict[tuple[object, ...], list[tuple[str, Part]]] = defaultdict(list)
     for path, port in ports:
-        same = others.setdefault((port.get("containerPort", 0), port.get("protocol", "TCP")), [])
-        for place, other in same:
-            if conflict := _conflict(port, other):
-                yield f"{path}: {conflict} port definition with {place}"
-        same.append((path, port))
+        keys = _port_keys(port)
+        for place, other in _conflicting(seen, *keys):
+            yield f"{path}: {_conflict(port, other)} port definition with {place}"
+        for key in keys:
+            seen[key].append((path, port))
     named: dict[str, str] = {}
     for path, port in ports:
         if name := port.get("name"):
@@ -217,15 +223,37 @@ def _ports(spec: Part, at: str) -> Iterator[str]:
                 )
 
 
+def _port_keys(port: Part) -> tuple[tuple[object, ...], tuple[object, ...], tuple[object, ...]]:
+    """Returns what a port is found by: number and protocol; these on the host's port; and on its address."""
+    number = (port.get("containerPort", 0), port.get("protocol", "TCP"))
+    host = (*number, port.get("hostPort") or 0)
+    return number, host, (*host, port.get("hostIP") or "")
+
+
+def _conflicting(
+    seen: Mapping[tuple[object, ...], list[tuple[str, Part]]],
+    number: tuple[object, ...],
+    host: tuple[object, ...],
+    address: tuple[object, ...],
+) -> Iterator[tuple[str, Part]]:
+    """Yields the ports that conflict with one, without a look at the others: a manifest may have 100,000 of them."""
+    if not host[-1]:
+        yield from seen.get(number, ())
+        return
+    yield from seen.get((*number, 0), ())
+    if not address[-1]:
+        yield from seen.get(host, ())
+        return
+    yield from seen.get((*host, ""), ())
+    yield from seen.get(address, ())
+
+
 def _conflict(port: Part, other: Part) -> str:
-    """Returns in which way two definitions of the same port and protocol conflict; empty if they do not."""
+    """Returns in which way two definitions of the same port and protocol conflict."""
     host, other_host = port.get("hostPort") or 0, other.get("hostPort") or 0
-    address, other_address = port.get("hostIP") or "", other.get("hostIP") or ""
-    if (host, address) == (other_host, other_address):
+    if (host, port.get("hostIP") or "") == (other_host, other.get("hostIP") or ""):
         return "duplicate"
-    if not host or not other_host:
-        return "overlapping"
-    return "dangerously ambiguous" if host == other_host and (not address) != (not other_address) else ""
+    return "dangerously ambiguous" if host and other_host else "overlapping"
 
 
 def _pod_affinity(affinity: Part, path: str) -> Iterator[str]:
