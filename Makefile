@@ -21,9 +21,17 @@ test: ## Lint, types, import rules and all tests that are not marked `soak`
 soak: ## The same tests with all their rounds, for as long as they take
 	@scripts/test --soak
 
-bench: ## Measure ours and every peer that the machine has, side by side
+bench: ## Measure ours and every peer that the machine has, side by side; parts may follow: make bench scale
 	@scripts/setup --bench
-	@.venv/bin/python -m benchmarks
+	@.venv/bin/python -m benchmarks $(PARTS)
+
+ifeq (bench,$(firstword $(MAKECMDGOALS)))
+# The words after `bench` are parts of the benchmarks, not targets.
+PARTS := $(wordlist 2,$(words $(MAKECMDGOALS)),$(MAKECMDGOALS))
+.PHONY: $(PARTS)
+$(PARTS): bench
+	@:
+endif
 
 lint: set-up ## Only lint, types and import rules
 	@scripts/lint

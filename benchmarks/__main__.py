@@ -16,6 +16,7 @@ from benchmarks import (
     driver,
     forms,
     images,
+    large_clusters,
     network,
     nri,
     pods,
@@ -57,6 +58,7 @@ PARTS: dict[str, Part] = {
     "dns": dns.measure,
     "trace": trace.measure,
     "ui": ui.measure,
+    "scale": large_clusters.measure,
 }
 
 

@@ -21,7 +21,7 @@ GROUP = "Store, durable creates of 4.6 KB"
 
 def measure(seconds: float) -> Iterator[Figure]:
     """A fresh SQLite file and one etcd for all numbers of callers, turn by turn."""
-    with _etcd() as etcd:
+    with etcd_server() as etcd:
         for callers in CALLERS:
             theirs = asyncio.run(_creates(etcd, callers, seconds)) if etcd else []
             ours = asyncio.run(_creates("sqlite://", callers, seconds))
@@ -64,7 +64,7 @@ async def _callers(store: AnyStore, callers: int, seconds: float) -> list[float]
 
 
 @contextlib.contextmanager
-def _etcd() -> Iterator[str]:
+def etcd_server() -> Iterator[str]:
     """The URL of an etcd that is gone afterwards; empty where the machine has none."""
     try:
         binary = program("etcd")

@@ -40,13 +40,14 @@ def connections(rate: float) -> int:
 class Watcher(asyncio.Protocol):
     """Notes how old every mark is that comes in."""
 
-    def __init__(self, ages: list[float]) -> None:
+    def __init__(self, ages: list[float], path: str = f"{PODS}?watch=true") -> None:
         self.ages = ages
+        self._path = path
         self.opened = asyncio.get_running_loop().create_future()
         self._rest = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        cast("asyncio.Transport", transport).write(_head("GET", f"{PODS}?watch=true") + b"\r\n")
+        cast("asyncio.Transport", transport).write(_head("GET", self._path) + b"\r\n")
 
     def data_received(self, data: bytes) -> None:
         now = time.perf_counter_ns()
@@ -77,9 +78,10 @@ class Patcher:
         """Milliseconds of each request."""
         self._answers = asyncio.create_task(self._read(reader))
 
-    def send(self) -> None:
+    def send(self, number: int | None = None) -> None:
         body = b'{"metadata":{"annotations":{"bench-sent":"%d"}}}' % time.perf_counter_ns()
-        head = _head("PATCH", f"{PODS}/pod-{self._number}") + b"Content-Type: application/merge-patch+json\r\n"
+        number = self._number if number is None else number
+        head = _head("PATCH", f"{PODS}/pod-{number}") + b"Content-Type: application/merge-patch+json\r\n"
         self._sent.append(time.perf_counter())
         self._writer.write(b"%bContent-Length: %d\r\n\r\n%b" % (head, len(body), body))
 

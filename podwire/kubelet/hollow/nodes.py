@@ -90,6 +90,7 @@ class HollowNodes:
             async with asyncio.TaskGroup() as self._tasks:
                 for part in (self._recorder.run(), self._statuses.run(), self._probes.run()):
                     self._start(part)
+                await self._registration.adopt(self.nodes)
                 await self._registration.register(self.nodes.values())
                 log.info("registered hollow nodes", extra={"nodes": len(self.nodes)})
                 self.registered.set()

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from podwire.interfaces import Clock
 from podwire.kubelet.hollow.node import HollowNode
@@ -41,6 +41,21 @@ class NodeRegistration:
         """Returns when the API has all of them, however long that takes."""
         await _in_parallel(nodes, self._register, self._settings.requests)
 
+    async def adopt(self, nodes: Mapping[str, HollowNode]) -> None:
+        """Finds nodes that an earlier process has left, by one request: most of them need no other."""
+        scope = Scope(label_selector=f"{INSTANCE}={self._settings.instance}")
+
+        def on_failure(error: BaseException, _pause: float) -> None:
+            log.warning("cannot list hollow nodes", extra={"error": str(error)})
+
+        pauses = Pauses(*self._settings.limits.backoff)
+        listing = await retry(
+            lambda: self._api.list(NODES, scope), pauses, ApiError, ClientError, on_failure=on_failure
+        )
+        for object_ in listing.items:
+            if (node := nodes.get(object_["metadata"]["name"])) is not None:
+                node.stored = object_
+
     async def _register(self, node: HollowNode) -> None:
         def on_failure(error: BaseException, _pause: float) -> None:
             log.warning("cannot register hollow node", extra={"node": node.name, "error": str(error)})
@@ -50,17 +65,20 @@ class NodeRegistration:
 
     async def _create_or_take_over(self, node: HollowNode) -> None:
         seen, settings = self._settings.snapshot(node.number, self._machine), self._settings.node(node.number)
-        wanted = node_object.node(seen, settings, self._time())
+        known = node.stored
         try:
-            stored = await self._api.create(wanted)
+            stored = known or await self._api.create(node_object.node(seen, settings, self._time()))
         except ApiError as error:
             if error.code != 409:
                 raise
-            stored = await self._api.get(NODES, node.name)
-            patch = node_object.reconciled(stored, seen, settings)
+            stored = known = await self._api.get(NODES, node.name)
+        if known is not None:
+            patch = node_object.reconciled(known, seen, settings)
             if patch is not None:
                 stored = await self._api.patch(NODES, node.name, patch)
-            stored = await self._report(node, stored, node_object.status(seen, settings))
+            status = node_object.status(seen, settings)
+            if node_object.differs(stored, status):
+                stored = await self._report(node, stored, status)
         node.stored, node.reported = stored, self._clock.monotonic()
         about = Reference(kind="Node", name=node.name, uid=node.name)
         self._recorder.tell(about, NORMAL, "Starting", "Starting kubelet.")
