@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .PHONY: help demo test soak bench lint lock proto packages set-up clean
 
 # Programs that set-up unpacked serve where the machine has none of its own.
-export PATH := $(PATH):$(CURDIR)/.venv/debian/usr/bin
+export PATH := $(PATH):$(CURDIR)/.venv/debian/current:$(CURDIR)/.venv/debian/usr/bin
 # Compiled modules are kept: a program that compiles its imports on every start is slow for no reason.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -42,7 +42,7 @@ lock: set-up ## Resolve requirements/*.in into *.lock anew
 proto: set-up ## Make *_pb2.py from *.proto anew
 	@.venv/bin/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. $$(find podwire -name '*.proto')
 
-packages: set-up ## Make sdist, wheels for x86_64 and aarch64, SBOM and checksums in dist/, twice, and compare
+packages: set-up ## Make sdist, wheels, single files and images for both architectures in dist/, twice, and compare
 	@scripts/package --check
 
 set-up: ## Only the set-up: .venv and the Debian packages that are missing

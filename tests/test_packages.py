@@ -2,6 +2,8 @@
 
 import importlib.util
 import json
+import os
+import platform
 import re
 import subprocess
 import sys
@@ -60,3 +62,59 @@ def test_the_bill_of_materials_follows_from_lock_version_and_time():
     assert document["metadata"]["component"]["purl"] == "pkg:pypi/podwire@1.2.3"
     other = load("requirements/sbom.py").bill(LOCK, "1.2.4", 1700000000)
     assert other["serialNumber"] != document["serialNumber"]
+
+
+class TestSingleFile:
+    """The single file, made of a small tree instead of all packages."""
+
+    @pytest.fixture
+    def file(self, tmp_path):
+        script = load("scripts/single_file.py")
+        tree = tmp_path / "tree"
+        (tree / "podwire/cli").mkdir(parents=True)
+        (tree / "podwire/cli/entry.py").write_text(
+            "import sys\n\ndef main():\n    print(sys.prefix, sys.argv[1:])\n    return 7\n"
+        )
+        output = tmp_path / "podwire.pyz"
+        script.PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
+        script.write(tree, output, platform.machine())
+        return output
+
+    def run(self, file, cache, *words):
+        environment = {"PODWIRE_CACHE": str(cache), "PATH": os.environ["PATH"]}
+        return subprocess.run(
+            [sys.executable, file, *words], env=environment, capture_output=True, text=True, check=False
+        )
+
+    def test_it_unpacks_itself_once_and_runs_there(self, file, tmp_path):
+        first, second = (self.run(file, tmp_path / "cache", "a", "b c") for _ in range(2))
+        [unpacked] = (tmp_path / "cache").iterdir()
+        assert (first.returncode, first.stdout) == (7, f"{unpacked} ['a', 'b c']\n")
+        assert first.stderr == f"podwire: unpacking to {unpacked}, once\n"
+        assert (second.returncode, second.stdout, second.stderr) == (7, first.stdout, "")
+
+    def test_a_cache_where_others_may_write_is_refused(self, file, tmp_path):
+        (tmp_path / "cache").mkdir()
+        (tmp_path / "cache").chmod(0o777)
+        done = self.run(file, tmp_path / "cache")
+        assert done.returncode == 1
+        assert "others may write there; name another directory with PODWIRE_CACHE" in done.stderr
+
+    def test_another_processor_and_a_cache_that_cannot_be_made_are_named(self, file, tmp_path):
+        done = self.run(file, "/proc/nowhere")
+        assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+        assert "podwire: cannot unpack: /proc/nowhere" in done.stderr
+        script = load("scripts/single_file.py")
+        script.write(tmp_path / "tree", tmp_path / "other.pyz", "riscv64")
+        done = self.run(tmp_path / "other.pyz", tmp_path / "cache")
+        assert done.returncode == 1
+        assert (
+            f"is for Python 3.11 on riscv64, and this is Python {sys.version_info[0]}.{sys.version_info[1]}"
+            in done.stderr
+        )
+
+    def test_two_builds_have_the_same_bytes(self, file, tmp_path):
+        script = load("scripts/single_file.py")
+        script.PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
+        script.write(tmp_path / "tree", tmp_path / "again.pyz", platform.machine())
+        assert file.read_bytes() == (tmp_path / "again.pyz").read_bytes()

@@ -5,7 +5,8 @@ import shutil
 import sys
 from pathlib import Path
 
-UNPACKED = Path(sys.prefix) / "debian" / "usr" / "bin" / "kubectl"
+UNPACKED = tuple(Path(sys.prefix) / "debian" / directory / "kubectl" for directory in ("current", "usr/bin"))
+"""A current one where Debian had it, and that of Debian 12."""
 
 
 class NoKubectl(Exception):
@@ -14,9 +15,9 @@ class NoKubectl(Exception):
 
 def find_kubectl() -> str:
     """Raises NoKubectl."""
-    program = shutil.which("kubectl") or (str(UNPACKED) if os.access(UNPACKED, os.X_OK) else "")
+    program = shutil.which("kubectl") or next((str(path) for path in UNPACKED if os.access(path, os.X_OK)), "")
     if not program:
         raise NoKubectl(
-            f"kubectl is neither on PATH nor at {UNPACKED}; install it (Debian: `apt install kubernetes-client`)"
+            f"kubectl is neither on PATH nor at {UNPACKED[0]}; install it (Debian: `apt install kubernetes-client`)"
         )
     return program

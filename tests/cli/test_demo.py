@@ -83,7 +83,7 @@ def test_without_a_kubectl_on_path_the_old_one_of_set_up_plays_the_same_tour(pla
 
 def test_without_any_kubectl_the_two_places_are_named(place, tmp_path):
     program = (
-        "import sys, pathlib, podwire.cluster.kubectl as it; it.UNPACKED = pathlib.Path('/no/kubectl');"
+        "import sys, pathlib, podwire.cluster.kubectl as it; it.UNPACKED = (pathlib.Path('/no/kubectl'),);"
         "from podwire.cli.main import main; sys.exit(main(['demo', 'api']))"
     )
     nowhere = environment(place, PATH=str(tmp_path))
