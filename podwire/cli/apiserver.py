@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import csv
+import ipaddress
 from pathlib import Path
 
 from podwire.apiserver.admission.configuration import BadConfiguration, configured
@@ -15,11 +16,13 @@ from podwire.cli.main import UserError
 from podwire.cli.options import (
     add_balancer_pool,
     add_certificate_lifetime,
+    add_cluster_cidr,
     add_controllers,
     add_leader_election,
     add_logging,
     address,
     networks,
+    pod_networks,
     run_until_stopped,
 )
 from podwire.cluster.apiserver import Options, running
@@ -44,6 +47,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default=("127.0.0.1", 6443),
         metavar="ADDRESS:PORT",
         help="address to serve on; port 0 picks a free one (default: 127.0.0.1:6443)",
+    )
+    parser.add_argument(
+        "--advertise-address",
+        type=_ip,
+        metavar="IP",
+        help="address for pods and other machines; in the serving certificate and in the endpoints of the Service "
+        "kubernetes (default: that of --listen, or the machine's)",
     )
     parser.add_argument(
         "--store",
@@ -81,6 +91,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="CA of the kubelets' serving certificates (default: accept any)",
     )
     add_certificate_lifetime(parser)
+    _add_admission(parser)
+    add_controllers(parser)
+    add_balancer_pool(parser, "addresses that the controllers give to Services of type LoadBalancer")
+    add_cluster_cidr(parser)
+    add_leader_election(parser)
+    parser.add_argument(
+        "--no-controllers",
+        action="store_true",
+        help="the same as --controllers=none; see `podwire controllers`",
+    )
+    add_logging(parser)
+
+
+def _add_admission(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--enable-admission-plugins",
         type=_names,
@@ -101,15 +125,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="AdmissionConfiguration: defaults and exemptions of PodSecurity, limited resources of ResourceQuota",
     )
-    add_controllers(parser)
-    add_balancer_pool(parser, "addresses that the controllers give to Services of type LoadBalancer")
-    add_leader_election(parser)
-    parser.add_argument(
-        "--no-controllers",
-        action="store_true",
-        help="the same as --controllers=none; see `podwire controllers`",
-    )
-    add_logging(parser)
 
 
 def _add_audit(parser: argparse.ArgumentParser) -> None:
@@ -154,6 +169,8 @@ def run(arguments: argparse.Namespace) -> int:
         data_dir=arguments.data_dir,
         host=host,
         port=port,
+        advertise=arguments.advertise_address or "",
+        pod_networks=pod_networks(arguments.cluster_cidr),
         store_url=arguments.store,
         kubeconfig=arguments.write_kubeconfig,
         balancer_pool=arguments.load_balancer_pool,
@@ -173,6 +190,13 @@ def run(arguments: argparse.Namespace) -> int:
         return run_until_stopped(_serve(options), arguments)
     except (OSError, PkiError, BadUrl, BadConfig, CannotOpen) as error:
         raise UserError(str(error)) from error
+
+
+def _ip(text: str) -> str:
+    try:
+        return str(ipaddress.ip_address(text))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -9,15 +9,18 @@ from podwire.cli.endpoint_options import add_endpoint, endpoint_of
 from podwire.cli.main import UserError
 from podwire.cli.options import (
     add_balancer_pool,
+    add_cluster_cidr,
     add_controllers,
     add_leader_election,
     add_logging,
+    pod_networks,
     run_until_stopped,
 )
 from podwire.cluster.component_endpoints import Endpoint
 from podwire.cluster.controllers import KeyFiles, Keys, over_http
 from podwire.cluster.daemons import tune_memory
 from podwire.controllers.leader_election import Election, identity_of
+from podwire.controllers.pod_networks import PodNetwork
 from podwire.linux.values import Network
 from podwire.protocols.k8sapi.kubeconfig import Access, BadKubeconfig
 from podwire.transports import credentials
@@ -47,6 +50,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add_controllers(parser)
     add_balancer_pool(parser, "addresses that the controllers give to Services of type LoadBalancer")
+    add_cluster_cidr(parser)
     add_leader_election(parser)
     add_endpoint(parser, 10257)
     add_logging(parser)
@@ -70,6 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
         endpoint_of(arguments),
         keys,
         arguments.load_balancer_pool,
+        pod_networks(arguments.cluster_cidr),
     )
     return run_until_stopped(work, arguments)
 
@@ -91,6 +96,7 @@ async def _work(
     endpoint: Endpoint | None,
     keys: Keys,
     balancer_pool: tuple[Network, ...],
+    networks: tuple[PodNetwork, ...],
 ) -> None:
     tune_memory()
-    await over_http(access, root_ca, names, election, endpoint, keys, balancer_pool)
+    await over_http(access, root_ca, names, election, endpoint, keys, balancer_pool, networks)

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Coroutine
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 from urllib.parse import urlsplit
 
 from podwire import logs
@@ -19,6 +19,9 @@ from podwire.cli import current_cluster
 from podwire.cluster import daemons
 from podwire.cluster.up import named_clusters
 from podwire.linux.values import Network
+
+if TYPE_CHECKING:
+    from podwire.controllers.pod_networks import PodNetwork
 
 
 def add_logging(parser: argparse.ArgumentParser) -> None:
@@ -45,6 +48,38 @@ def add_balancer_pool(parser: argparse.ArgumentParser, help_: str) -> None:
     parser.add_argument(
         "--load-balancer-pool", type=networks, default=(), metavar="CIDR[,…]", help=f"{help_} (default: none)"
     )
+
+
+def add_cluster_cidr(parser: argparse.ArgumentParser) -> None:
+    """Adds the networks of pods, of which each node gets a part."""
+    parser.add_argument(
+        "--cluster-cidr",
+        type=_cluster_networks,
+        default=(),
+        metavar="CIDR[,CIDR]",
+        help="networks of pods: each node that has none gets a /24, and a /64 of IPv6 (default: nodes have their own)",
+    )
+
+
+NODE_PREFIXES = {4: 24, 6: 64}
+"""The prefix length of a node's part of the networks of pods, by version."""
+
+
+def _cluster_networks(text: str) -> tuple[Network, ...]:
+    found = networks(text)
+    if len({network.version for network in found}) != len(found):
+        raise argparse.ArgumentTypeError(f"{text!r} must have at most one network of each family")
+    for network in found:
+        if network.prefixlen > NODE_PREFIXES[network.version]:
+            raise argparse.ArgumentTypeError(f"{network} is smaller than a node's /{NODE_PREFIXES[network.version]}")
+    return found
+
+
+def pod_networks(found: tuple[Network, ...]) -> "tuple[PodNetwork, ...]":
+    """Returns the networks of pods as controllers take them."""
+    from podwire.controllers.pod_networks import PodNetwork  # noqa: PLC0415 - only for those who run them
+
+    return tuple(PodNetwork(network, NODE_PREFIXES[network.version]) for network in found)
 
 
 def networks(text: str) -> tuple[Network, ...]:

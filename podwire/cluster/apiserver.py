@@ -28,6 +28,8 @@ from podwire.cluster.backend_proxy import backend_proxy
 from podwire.cluster.backup import at_rest, read_encryption, scheme
 from podwire.cluster.daemons import background
 from podwire.cluster.kubelet_proxy import kubelet_proxy
+from podwire.cluster.loopback import LoopbackHttp
+from podwire.cluster.server_endpoints import ServerEndpoints
 from podwire.cluster.store_metrics import MeteredStore
 from podwire.cluster.store_tap import tapped_store
 from podwire.cluster.webhook_client import webhook_client
@@ -42,7 +44,9 @@ from podwire.linux.errors import OutOfResources
 from podwire.linux.fs.trust import make_directory
 from podwire.linux.machine import KernelMachine
 from podwire.linux.proc.own_usage import own_usage
+from podwire.protocols.k8sapi.client_side import Client
 from podwire.protocols.k8sapi.kubeconfig import Access, Pem, write_kubeconfig
+from podwire.protocols.k8sapi.server_side import Certificate
 from podwire.protocols.prometheus import Metrics
 from podwire.protocols.settings import BadConfig
 from podwire.store import AnyStore, open_store
@@ -60,6 +64,7 @@ _log = logging.getLogger("podwire.apiserver")
 LOOPBACK = "127.0.0.1"
 CONTEXT = "podwire"
 """The context in kubeconfigs, unless another one is chosen."""
+OWN_IDENTITY = Certificate("system:apiserver", (MASTERS,))
 RENEWAL_CHECK = 3600.0
 """Seconds between two looks at the certificates."""
 GRACE = 0.5
@@ -94,6 +99,8 @@ class Options:
     data_dir: Path
     host: str = "127.0.0.1"
     port: int = 6443
+    advertise: str = ""
+    """The address for pods and other machines; empty: the first of `also`, or that of this machine."""
     also: tuple[str, ...] = ()
     """More addresses to listen on, at the same port; pods get the first."""
     store_url: str | None = None
@@ -155,8 +162,16 @@ def _election(options: Options) -> Election | None:
     if not options.leader_elect:
         return None
     election = Election(identity=identity_of(os.uname().nodename, str(options.data_dir.absolute())))
-    shared = (options.store_url or "").startswith("etcd")
-    return election if shared else replace(election, lease_seconds=15.0, renew_deadline=math.inf, retry_seconds=5.0)
+    return (
+        election
+        if is_shared(options)
+        else replace(election, lease_seconds=15.0, renew_deadline=math.inf, retry_seconds=5.0)
+    )
+
+
+def is_shared(options: Options) -> bool:
+    """Whether other API servers may use the same store."""
+    return (options.store_url or "").startswith("etcd")
 
 
 @contextlib.asynccontextmanager
@@ -201,7 +216,9 @@ async def running(options: Options) -> AsyncIterator[Running]:
         for host in options.also:
             more = await _listen(assembled, pki, host, http.port)
             stack.push_async_callback(more.close, GRACE)
-        await bootstrap.advertise(assembled.engine, await asyncio.to_thread(_reached_at, options), http.port)
+        address = await asyncio.to_thread(_reached_at, options)
+        if not is_shared(options):
+            await bootstrap.advertise(assembled.engine, address, http.port)
         url = f"https://{_url_host(options.host)}:{http.port}"
         path = options.kubeconfig or options.data_dir / "kubeconfig"
         await asyncio.to_thread(_write_first_credentials, options, pki, http.port)
@@ -218,6 +235,10 @@ async def running(options: Options) -> AsyncIterator[Running]:
             if options.controllers
             else []
         )
+        if is_shared(options) and not ipaddress.ip_address(address).is_loopback:
+            client = Client(LoopbackHttp(assembled.server.handle, OWN_IDENTITY, "podwire-apiserver"))
+            endpoints = ServerEndpoints(client, SystemClock(), str(options.data_dir.absolute()), (address, http.port))
+            controllers.append(endpoints.keep())
         renewal = _renew_certificates(options, http.port)
         await stack.enter_async_context(background(assembled.run(), renewal, *controllers))
         _log.info(
@@ -233,7 +254,7 @@ def _encryption(options: Options) -> Encryption:
 
 def _reached_at(options: Options) -> str:
     """Returns the address for pods; of a server on all addresses, the first address of the machine."""
-    address = next(iter(options.also), options.host)
+    address = options.advertise or next(iter(options.also), options.host)
     if not ipaddress.ip_address(address).is_unspecified:
         return address
     return next((str(address) for address in KernelMachine().addresses()), LOOPBACK)
@@ -290,7 +311,7 @@ def _open_pki(options: Options) -> Pki:
     make_directory(options.data_dir, 0o700)
     make_directory(options.data_dir / "store", 0o700, no_links_below=options.data_dir)
     addresses = [str(network[1]) for network in options.service_networks]
-    hosts = (options.host, *options.also)
+    hosts = (options.host, *options.also, *((options.advertise,) if options.advertise else ()))
     addresses += [host for host in hosts if not ipaddress.ip_address(host).is_unspecified]
     return Pki.open(
         options.data_dir / "pki",

@@ -170,28 +170,33 @@ def write_pair(path: Path, issued: Issued) -> None:
     write_durably(path, f"{issued.certificate.rstrip()}\n{issued.key}".encode(), mode=0o600)
 
 
-def renewal_time(certificate: x509.Certificate, part: float) -> float:
-    """Returns when a part of a certificate's lifetime is over, in seconds since the epoch."""
+def renewal_time(certificate: x509.Certificate, part: float, written: float) -> float:
+    """Returns when a part of a certificate's lifetime is over, in seconds since the epoch.
+
+    The lifetime begins when it was written: signers backdate certificates, for peers whose clock is behind.
+    """
     begin, end = certificate.not_valid_before_utc.timestamp(), certificate.not_valid_after_utc.timestamp()
+    begin = max(begin, min(written, end))
     return begin + (end - begin) * part
 
 
 @dataclass(slots=True)
 class Renewed:
-    """One certificate that is kept valid: `read` returns the present one or None, `write` replaces it."""
+    """One certificate that is kept valid: `read` returns the one in a file or None, `write` replaces it."""
 
     subject: Callable[[], Subject]
-    read: Callable[[], x509.Certificate | None]
+    path: Path
+    read: Callable[[Path], x509.Certificate | None]
     write: Callable[[Issued], None]
     part: float = 0.0
 
     def due(self, now: float) -> float:
         """Returns the seconds until it is to be renewed."""
-        certificate = self.read()
+        certificate = self.read(self.path)
         if certificate is None or not self._is_for(certificate):
             return 0.0
         self.part = self.part or random.uniform(RENEW_FROM, RENEW_UNTIL)
-        return max(0.0, renewal_time(certificate, self.part) - now)
+        return max(0.0, renewal_time(certificate, self.part, self.path.stat().st_mtime) - now)
 
     def _is_for(self, certificate: x509.Certificate) -> bool:
         """Whether a serving certificate has the present names: addresses of a machine change."""

@@ -48,7 +48,7 @@ class NodeIdentity:
     def is_valid(self) -> bool:
         """Whether the kubelet has a certificate that has not expired."""
         certificate = _in_kubeconfig(self.kubelet)
-        return certificate is not None and certificates.renewal_time(certificate, 1.0) > time.time()
+        return certificate is not None and certificate.not_valid_after_utc.timestamp() > time.time()
 
     async def bootstrap(self, access: Access) -> None:
         """Requests the kubelet's certificate with a token. Raises NotSigned, ApiError, ClientError."""
@@ -89,7 +89,8 @@ class NodeIdentity:
         def client(path: Path, subject: Subject) -> Renewed:
             return Renewed(
                 subject=lambda: subject,
-                read=lambda: _in_kubeconfig(path),
+                path=path,
+                read=_in_kubeconfig,
                 write=lambda issued: self._write_access(path, credentials.load(self.kubelet), issued),
             )
 
@@ -98,7 +99,8 @@ class NodeIdentity:
         rows.append(
             Renewed(
                 subject=lambda: certificates.serving(self.node, addresses()),
-                read=lambda: _first(self.serving),
+                path=self.serving,
+                read=_first,
                 write=lambda issued: certificates.write_pair(self.serving, issued),
             )
         )

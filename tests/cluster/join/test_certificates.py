@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import time
 from datetime import UTC, datetime, timedelta
 
@@ -29,27 +30,43 @@ def certificate(subject, seconds, begin=None, issuer="ca"):
     return builder.sign(key, hashes.SHA256())
 
 
-def test_a_certificate_is_renewed_in_the_last_part_of_its_lifetime():
+@pytest.fixture
+def path(tmp_path):
+    file = tmp_path / "pair.pem"
+    file.touch()
+    return file
+
+
+def renewed(path, subject, present, write=lambda _issued: None):
+    return Renewed(subject=lambda: subject, path=path, read=lambda _path: present(), write=write)
+
+
+def test_a_certificate_is_renewed_in_the_last_part_of_its_lifetime(path):
     begin = datetime(2026, 1, 1, tzinfo=UTC)
+    os.utime(path, (begin.timestamp(), begin.timestamp()))
     present = certificate(kubelet("n"), 1000, begin)
-    assert renewal_time(present, 0.7) == begin.timestamp() + 700
-    moments = set()
-    for _ in range(50):
-        row = Renewed(subject=lambda: kubelet("n"), read=lambda: present, write=lambda _issued: None)
-        moments.add(row.due(begin.timestamp()))
+    assert renewal_time(present, 0.7, begin.timestamp()) == begin.timestamp() + 700
+    moments = {renewed(path, kubelet("n"), lambda: present).due(begin.timestamp()) for _ in range(50)}
     assert all(700 <= moment <= 900 for moment in moments)
     assert len(moments) > 25
-    assert Renewed(subject=lambda: kubelet("n"), read=lambda: None, write=lambda _issued: None).due(0.0) == 0.0
+    assert renewed(path, kubelet("n"), lambda: None).due(0.0) == 0.0
+
+
+def test_a_backdated_certificate_is_not_renewed_at_once():
+    begin = datetime(2026, 1, 1, tzinfo=UTC)
+    present = certificate(kubelet("n"), 300 + 40, begin)
+    written = begin.timestamp() + 300
+    assert renewal_time(present, 0.7, written) == written + 28
+    assert renewal_time(present, 0.7, written + 10_000) == written + 40  # a clock that was wrong then
 
 
 @pytest.mark.parametrize(("hosts", "due"), [(["192.0.2.1"], False), (["192.0.2.2"], True), ([], True)])
-def test_a_serving_certificate_with_other_addresses_is_renewed_at_once(hosts, due):
+def test_a_serving_certificate_with_other_addresses_is_renewed_at_once(path, hosts, due):
     present = certificate(serving("n", ["192.0.2.1"]), 1000)
-    row = Renewed(subject=lambda: serving("n", hosts), read=lambda: present, write=lambda _issued: None)
-    assert (row.due(time.time()) == 0.0) is due
+    assert (renewed(path, serving("n", hosts), lambda: present).due(time.time()) == 0.0) is due
 
 
-async def test_a_failed_renewal_is_retried_and_the_present_certificate_stays(monkeypatch):
+async def test_a_failed_renewal_is_retried_and_the_present_certificate_stays(monkeypatch, path):
     written, pauses, failures = [], [], [Unreachable("away"), Unreachable("away")]
     fresh = certificate(kubelet("n"), 1000)
 
@@ -68,7 +85,7 @@ async def test_a_failed_renewal_is_retried_and_the_present_certificate_stays(mon
             raise asyncio.CancelledError
 
     monkeypatch.setattr(certificates, "request_certificate", request)
-    row = Renewed(subject=lambda: kubelet("n"), read=lambda: fresh if written else None, write=written.append)
+    row = renewed(path, kubelet("n"), lambda: fresh if written else None, written.append)
     with pytest.raises(asyncio.CancelledError):
         await keep_renewed(row, connect, sleep)
     assert written == [Issued("PEM", "key of system:node:n")]
