@@ -5,9 +5,10 @@ import math
 import re
 from pathlib import Path
 
+from podwire.cli.kubeconfig import kubeconfig_files
 from podwire.cli.kubelet import node_labels, node_taints
 from podwire.cli.main import UserError
-from podwire.cli.options import add_logging, first_error, run_until_stopped, seconds
+from podwire.cli.options import add_logging, add_prefix, first_error, run_until_stopped, seconds
 from podwire.cluster.daemons import tune_memory
 from podwire.cluster.hollow import Options
 from podwire.cluster.hollow import run as work
@@ -31,9 +32,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--kubeconfig",
         type=Path,
-        required=True,
         metavar="FILE",
-        help="kubeconfig of an identity that may write nodes, leases, pods and events",
+        help="kubeconfig of an identity that may write nodes, leases, pods and events "
+        "(default: $KUBECONFIG, or that of the cluster)",
     )
     parser.add_argument(
         "--context", default="", metavar="NAME", help="context of the kubeconfig (default: its current one)"
@@ -43,8 +44,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--first", type=_number, default=0, metavar="N", help="number of the first node (default: %(default)s)"
     )
     parser.add_argument(
-        "--prefix", type=_prefix, default="hollow-", metavar="TEXT", help="beginning of names (default: %(default)s)"
+        "--node-prefix",
+        type=_prefix,
+        default="hollow-",
+        metavar="TEXT",
+        help="beginning of the names of nodes (default: %(default)s)",
     )
+    add_prefix(parser)
     parser.add_argument("--keep", action="store_true", help="leave the Nodes in the API at the end")
     group = parser.add_argument_group("each node")
     group.add_argument("--cpu", type=_count, default=32, metavar="N", help="processors (default: %(default)s)")
@@ -90,9 +96,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    options = Options(kubeconfig=arguments.kubeconfig, context=arguments.context, settings=_settings(arguments))
+    files = kubeconfig_files(arguments)
+    options = Options(kubeconfigs=files, context=arguments.context, settings=_settings(arguments))
     try:  # bad credentials are reported before anything runs
-        credentials.ssl_context(credentials.load(options.kubeconfig, context=options.context))
+        credentials.ssl_context(credentials.load_merged(options.kubeconfigs, context=options.context))
     except (BadKubeconfig, OSError) as error:
         raise UserError(str(error)) from error
     return run_until_stopped(_work(options), arguments)
@@ -121,7 +128,7 @@ def _settings(arguments: argparse.Namespace) -> HollowSettings:
     return HollowSettings(
         nodes=arguments.nodes,
         first=arguments.first,
-        prefix=arguments.prefix,
+        prefix=arguments.node_prefix,
         cpus=arguments.cpu,
         memory=arguments.memory,
         max_pods=arguments.max_pods,

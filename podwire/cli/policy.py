@@ -2,14 +2,13 @@
 
 import argparse
 import asyncio
-import os
 from pathlib import Path
 
 import msgspec
 
+from podwire.cli.kubeconfig import kubeconfig_files
 from podwire.cli.main import UserError
 from podwire.cli.options import add_prefix, write_line
-from podwire.cluster.up.layout import BadPrefix, layout_of
 from podwire.inspect.policy_explain import explained
 from podwire.nriplugins.network.policy.explain import Unknown
 from podwire.nriplugins.network.policy.policies import Broken
@@ -17,7 +16,6 @@ from podwire.nriplugins.network.policy.values import PROTOCOLS
 from podwire.protocols.k8sapi.client_side import ClientError
 from podwire.protocols.k8sapi.kubeconfig import BadKubeconfig
 from podwire.protocols.k8sapi.status import ApiError
-from podwire.transports import credentials
 
 WITHOUT_PORTS = "ICMP"
 DENIED = 3
@@ -47,7 +45,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     port, protocol = arguments.port
-    files = _kubeconfigs(arguments)
+    files = kubeconfig_files(arguments)
     explanation = explained(files, arguments.source, arguments.destination, port, protocol, context=arguments.context)
     try:
         result = asyncio.run(explanation)
@@ -59,17 +57,6 @@ def run(arguments: argparse.Namespace) -> int:
         document = msgspec.to_builtins(result.verdict, enc_hook=str) | {"enforced": result.enforced}
         write_line(msgspec.json.encode(document).decode())
     return 0 if result.verdict.allowed else DENIED
-
-
-def _kubeconfigs(arguments: argparse.Namespace) -> list[str]:
-    if arguments.kubeconfig is not None:
-        return [str(arguments.kubeconfig)]
-    if arguments.prefix == Path("/") and (named := os.environ.get("KUBECONFIG")):
-        return credentials.usual_files() or [named]
-    try:
-        return [str(layout_of(arguments.prefix).kubeconfig)]
-    except BadPrefix as error:
-        raise UserError(str(error)) from error
 
 
 def _port(text: str) -> tuple[int, str]:

@@ -1,9 +1,8 @@
 """Runs hollow nodes against any API server, over HTTP."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from podwire.kubelet.hollow import HollowNodes, HollowSettings
 from podwire.linux.machine import KernelMachine
@@ -17,7 +16,8 @@ USER_AGENT = "podwire-hollow"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    kubeconfig: Path
+    kubeconfigs: Sequence[str]
+    """Files that describe the access together."""
     settings: HollowSettings
     context: str = ""
 
@@ -43,7 +43,7 @@ class LimitedHttp:
 
 async def run(options: Options) -> None:
     """Works until cancelled; a server that does not answer is retried. Raises BadKubeconfig."""
-    access = credentials.load(options.kubeconfig, context=options.context)
+    access = credentials.load_merged(options.kubeconfigs, context=options.context)
     facts = await asyncio.to_thread(KernelMachine().facts)
     async with http_client.connect(access, user_agent=USER_AGENT) as http:
         api = Client(LimitedHttp(http, options.settings.requests))
