@@ -85,4 +85,4 @@ def test_pools_of_all_networks_are_counted(host, podwire, tmp_path):
     (folder / "30.conf").write_text("{")
     done = podwire("pools", "--conf-dir", str(folder), code=1)
     assert done.stdout.splitlines()[1].split()[:7] == ["net", "10.88.0.1", "to", "10.88.0.6", "2", "3", "1"]
-    assert "30.conf: no JSON" in done.stderr
+    assert "30.conf: not valid JSON" in done.stderr

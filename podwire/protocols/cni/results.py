@@ -71,7 +71,7 @@ def decode(value: object, version: str, where: str = "result") -> Result:
     if value is None:
         value = {}
     if not isinstance(value, dict):
-        raise CniError(Code.UNDECODABLE, f"{where}: no JSON object")
+        raise CniError(Code.UNDECODABLE, f"{where}: not a JSON object")
     shape = taken(value, "cniVersion", str, "") or version
     dns = decode_dns(taken(value, "dns", dict, {}), f"{where}.dns.")
     if not at_least(shape, "0.3.0"):

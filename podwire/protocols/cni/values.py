@@ -30,13 +30,13 @@ def loaded(data: bytes, what: str) -> object:
     except RecursionError as error:
         raise CniError(Code.UNDECODABLE, f"{what}: too deep") from error
     except ValueError as error:
-        raise CniError(Code.UNDECODABLE, f"{what}: no JSON", str(error)) from error
+        raise CniError(Code.UNDECODABLE, f"{what}: not valid JSON", str(error)) from error
 
 
 def loaded_object(data: bytes, what: str) -> Object:
     value = loaded(data, what)
     if not isinstance(value, dict):
-        raise CniError(Code.UNDECODABLE, f"{what}: no JSON object")
+        raise CniError(Code.UNDECODABLE, f"{what}: not a JSON object")
     return value
 
 

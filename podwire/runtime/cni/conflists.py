@@ -104,7 +104,10 @@ class Conflists:
             loaded = Loaded(signature, _read(path))
         except (CniError, OSError) as error:
             last = earlier.network if earlier else None
-            loaded = Loaded(signature, last, f"{path}: {error}" + (" (its last valid content is used)" if last else ""))
+            reason = str(error).removeprefix(f"{name}: ")
+            loaded = Loaded(
+                signature, last, f"{path}: {reason}" + (" (its last valid content is used)" if last else "")
+            )
         if loaded.problem and (earlier is None or earlier.problem != loaded.problem):
             _log.error("invalid network configuration", extra={"path": str(path), "error": loaded.problem})
         elif loaded.network is not None and (earlier is None or earlier.network != loaded.network):

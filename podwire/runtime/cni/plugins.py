@@ -216,7 +216,7 @@ def _decode_output(kind: str, verb: str, done: Finished) -> Object | None:
         text = _quoted(done.stdout) or _quoted(done.stderr) or "no output"
         raise PluginFailed(kind, verb, f"{_exit_status(done)} with: {text}")
     if value is not None and not isinstance(value, dict):
-        raise PluginFailed(kind, verb, f"printed something that is not JSON object: {_quoted(done.stdout)}")
+        raise PluginFailed(kind, verb, f"printed something that is not a JSON object: {_quoted(done.stdout)}")
     return value
 
 

@@ -131,7 +131,7 @@ def test_decoding_and_encoding_again_changes_nothing_in_any_version(result, vers
 @pytest.mark.parametrize(
     ("value", "reported"),
     [
-        pytest.param([], "no JSON object", id="a list"),
+        pytest.param([], "not a JSON object", id="a list"),
         pytest.param({"ips": {}}, "ips: {} is not a list", id="not a list"),
         pytest.param({"ips": [None]}, r"ips\[0\]: null", id="null in a list"),
         pytest.param({"ips": [{"address": "10.0.0.1"}]}, "prefix length", id="no prefix"),

@@ -392,7 +392,7 @@ async def test_an_invalid_configuration_is_reported_although_pods_can_be_attache
     assert network.invalid_configurations() == ""
     (node.configs / "99-bad.conflist").write_text('{"name": "x",')
     assert network.not_ready_reason() == ""
-    assert "99-bad.conflist: no JSON (Expecting property name" in network.invalid_configurations()
+    assert "99-bad.conflist: not valid JSON (Expecting property name" in network.invalid_configurations()
     (node.configs / "99-bad.conflist").unlink()
     assert network.invalid_configurations() == ""
 

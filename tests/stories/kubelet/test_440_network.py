@@ -90,7 +90,7 @@ def test_a_syntax_error_in_a_configuration_is_an_event_of_the_node(node, pod, na
     config.write_text(text[: len(text) // 2])
     try:
         message = node.event_message("node", "InvalidNetworkConfiguration")
-        assert message.startswith(f"{config}: {config.name}: no JSON (")
+        assert message.startswith(f"{config}: not valid JSON (")
         assert message.endswith("(its last valid content is used)")
         node.make(pod(name))
         node.wait(f"pod/{name}", "condition=Ready")
