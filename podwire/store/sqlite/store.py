@@ -208,7 +208,8 @@ class SqliteStore(CachedStore):
         if error is None:
             self._superseded_bytes += sum(len(change.previous.value) for change in batch if change.previous)
         first = isinstance(error, StoreFull) and not self._compacted_for_space
-        due = first or self._superseded_bytes >= self._writer.compact_bytes
+        enough = self._superseded_bytes >= self._writer.compact_bytes
+        due = first or enough or (self._writer.lacks_pages and self._superseded_bytes > 0)
         if due:
             self._compacted_for_space, self._superseded_bytes = True, 0
         return due

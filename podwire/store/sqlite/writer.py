@@ -12,7 +12,9 @@ Errors are classified by SQLite's error code:
 | fatal     | everything else, above all failed fsync | no more writes until the process restarts                      |
 
 A full disk must not keep anybody from deleting: urgent writes (deletions, and updates that prepare one) and maintenance
-have reserved space, and ordinary writes are refused when no more can be reserved. See reserve.py.
+have reserved space, and ordinary writes are refused when no more can be reserved. See reserve.py. Then a batch is no
+larger than the free pages of the database: a checkpoint that has to enlarge the file would fail, and the WAL could
+never begin anew. The rest is deferred until compaction has freed the pages of what was deleted.
 
 After a failed fsync the kernel forgets which pages it could not write, so a second fsync may falsely succeed. The
 connection is never closed then, because closing it would checkpoint, which fsyncs again.
@@ -50,9 +52,16 @@ class Limits:
     retry: float = 5.0
 
 
-SPARE_SHARE = 4
-"""Free pages that the database has on a nearly full disk: this part of the reserve. With it, what is written between
-two checkpoints (half of the reserve) still fits into the WAL's own blocks."""
+SPARE_SHARE = 0.4
+"""Free pages that the database has on a nearly full disk: this part of the reserve, more than the largest object. With
+it, what is written between two checkpoints (half of the reserve) still fits into the WAL's own blocks."""
+
+COMPACT_SHARE = 8
+"""History of this part of the reserve is compacted on a full disk."""
+
+DEFERRED_SECONDS = 0.05
+DEFERRED_TIMES = 40
+"""How long, and how often, deferred writes wait for compaction. Then they are tried as they are."""
 
 LEAST_SPARE = 32 << 10
 """Fewer bytes are not worth a table of their own, which takes some pages itself."""
@@ -70,7 +79,7 @@ Urgent = Callable[[Item], bool]
 """Returns whether writing an item prepares its deletion."""
 
 BatchDone = Callable[[list[Change], StorageError | None], None]
-"""Called on the event loop when a batch has been committed or has failed."""
+"""Called on the event loop when a batch has been committed or has failed; without changes when `lacks_pages`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +134,9 @@ class Writer:
         self._batch_done = batch_done
         self._commands: queue.SimpleQueue[list[Change] | Compacted | _Stop] = queue.SimpleQueue()
         self._maintenance = _Maintenance(compacted=floor, written=floor)
+        self._deferred: list[Change] = []
+        """Urgent writes that wait for free pages, before all that were submitted later."""
+        self._deferrals = 0
         self._thread = threading.Thread(target=self._run, name="podwire store writer", daemon=True)
         self._thread.start()
 
@@ -143,10 +155,16 @@ class Writer:
 
     def _run(self) -> None:
         stopping = False
-        while not stopping:
-            writes, stopping = self._gather()
+        while not stopping or self._deferred:
+            writes, stops = self._gather()
+            stopping |= stops
+            writes, self._deferred = [*self._deferred, *writes], []
             for start in range(0, len(writes), BATCH):
-                self._commit(writes[start : start + BATCH])
+                batch = writes[start : start + BATCH]
+                if self._deferred:  # in order of revisions
+                    self._deferred += batch
+                else:
+                    self._commit(batch)
             self._maintain(idle=not writes)
         self._maintenance.not_before = 0.0
         while self._maintenance.unwritten and not self._maintenance.not_before and self.broken is None:
@@ -179,6 +197,8 @@ class Writer:
 
     def _seconds_to_wait(self) -> float | None:
         maintenance = self._maintenance
+        if self._deferred:
+            return DEFERRED_SECONDS
         if self.broken is not None:
             return None
         pause = max(0.0, maintenance.not_before - time.monotonic())
@@ -188,8 +208,13 @@ class Writer:
 
     @property
     def compact_bytes(self) -> int:
-        """On a full disk, history of this size is compacted: half of the free pages that the database keeps."""
-        return self._reserve.size // (2 * SPARE_SHARE)
+        """On a full disk, history of this size is compacted."""
+        return self._reserve.size // COMPACT_SHARE
+
+    @property
+    def lacks_pages(self) -> bool:
+        """Whether writes wait for compaction."""
+        return bool(self._deferred)
 
     @property
     def full(self) -> bool:
@@ -201,13 +226,16 @@ class Writer:
         if self._reserve.exhausted and not self._top_up():
             if self._maintenance.unwritten:
                 self._maintain_now(self._remove)  # before the batch, which then needs no more pages than that freed
-            batch = self._refuse_ordinary(batch, StoreFull(f"{self._database.path}: {FULL}"))
+            if self._maintenance.wal_bytes >= self._checkpoint_bytes:
+                self._maintain_now(partial(self._step, idle=False))
+            batch = self._fitting(self._refuse_ordinary(batch, StoreFull(f"{self._database.path}: {FULL}")))
         error = self._append(batch)
         if isinstance(error, StoreFull):
             batch = self._refuse_ordinary(batch, error)
             self._maintain_now(partial(self._database.checkpoint, truncate=False))  # the WAL begins anew, in place
             if self._maintenance.unwritten:
                 self._maintain_now(self._remove)  # into that WAL, and the batch into the pages that it frees
+            batch = self._fitting(batch)
             error = self._append(batch)
         self._report(batch, error)
 
@@ -217,6 +245,20 @@ class Writer:
         revisions = {change.revision for change in urgent}
         self._report([change for change in batch if change.revision not in revisions], error)
         return urgent
+
+    def _fitting(self, batch: list[Change]) -> list[Change]:
+        """Returns the first writes of a batch that fit into the free pages of the database; defers the others."""
+        room, count = self._database.free_bytes() + max(0, self._reserve.beyond(self._database.size())), 0
+        while count < len(batch) and (room := room - _wal_bytes(batch[count])) >= 0:
+            count += 1
+        if batch and not count:  # what was deleted before is still to be compacted
+            if not self._deferrals:
+                self._loop.call_soon_threadsafe(self._batch_done, [], None)
+            self._deferrals += 1
+            count = int(self._deferrals > DEFERRED_TIMES)
+        self._deferrals = 0 if count else self._deferrals
+        self._deferred = batch[count:] + self._deferred
+        return batch[:count]
 
     def _append(self, batch: list[Change]) -> StorageError | None:
         """Returns what went wrong."""
@@ -246,16 +288,18 @@ class Writer:
 
     def _keep_free_pages(self) -> None:
         """Before a checkpoint on a disk that is nearly full: makes free pages of the blocks that it would give up."""
-        missing = self._reserve.size // SPARE_SHARE - self._database.free_bytes()
+        missing = int(self._reserve.size * SPARE_SHARE) - self._database.free_bytes()
         missing = min(missing, self._reserve.beyond(self._database.size()))
-        if missing < LEAST_SPARE or not self._reserve.is_tight():
-            return
-        try:
-            self._database.add_free_pages(missing)
-        except sqlite3.Error as error:
-            if getattr(error, "sqlite_errorname", "") not in _FULL:
-                raise
-            log.warning("cannot reserve pages in the store file", extra={"error": str(error)})
+        while missing >= LEAST_SPARE and self._reserve.is_tight():
+            try:
+                self._database.add_free_pages(missing)
+            except sqlite3.Error as error:
+                if getattr(error, "sqlite_errorname", "") not in _FULL:
+                    raise
+                log.warning("cannot reserve pages in the store file", extra={"bytes": missing, "error": str(error)})
+                missing //= 2  # the WAL has no space for more
+            else:
+                return
 
     def _report(self, batch: list[Change], error: StorageError | None) -> None:
         if batch:
@@ -286,9 +330,14 @@ class Writer:
             self._maintenance.not_before = time.monotonic() + self._limits.retry
             log.warning("cannot maintain the store file", extra={"error": str(failure)})
 
+    @property
+    def _checkpoint_bytes(self) -> int:
+        """A WAL of this size is checkpointed. On a full disk it is smaller: the next batch must fit into its blocks."""
+        return min(CHECKPOINT_BYTES, self._reserve.size // (4 if self._reserve.exhausted else 2))
+
     def _step(self, *, idle: bool) -> None:
         maintenance = self._maintenance
-        if maintenance.wal_bytes >= min(CHECKPOINT_BYTES, self._reserve.size // 2):
+        if maintenance.wal_bytes >= self._checkpoint_bytes:
             self._checkpoint(truncate=False)
             maintenance.wal_bytes = 1  # still to be truncated when idle
         elif maintenance.unwritten and (idle or len(maintenance.superseded) >= REMOVE_BATCH):

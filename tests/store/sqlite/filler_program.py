@@ -1,6 +1,7 @@
 """Deletes everything on a disk whose every free byte another program takes at once. Asserts everything itself.
 
-filler_program.py DIRECTORY SEED: a small file system of its own.
+filler_program.py DIRECTORY SEED          a small file system of its own; one deletion after the other
+filler_program.py DIRECTORY SEED large    large objects, several of which are deleted at once
 """
 
 import asyncio
@@ -83,4 +84,23 @@ async def main(directory: Path, seed: int) -> None:
     sys.stdout.write(f"{len(items)}\n")
 
 
-asyncio.run(main(Path(sys.argv[1]), int(sys.argv[2])))
+async def delete_large(directory: Path, seed: int) -> None:
+    """Together, the marks of these deletions are larger than all free pages of the database."""
+    chance = random.Random(seed)
+    filler = Filler(directory / "other-program.log")
+    store = await SqliteStore.open(directory, limits=QUICK, urgent=being_deleted)
+    for number in range(12):
+        await store.create(f"/registry/maps/a/{number}", b"x" * chance.randrange(700_000, 1_400_000))
+    await fill_store(store, chance, filler)
+    filling = asyncio.create_task(filler.run())
+    items = [*(await store.list("/registry/maps/")).items]
+    async with asyncio.TaskGroup() as tasks:
+        for item in items:
+            tasks.create_task(delete(store, item, gracefully=True))
+    filling.cancel()
+    assert (await store.list("/registry/maps/")).items == ()
+    await store.close()
+    sys.stdout.write(f"{len(items)}\n")
+
+
+asyncio.run((delete_large if "large" in sys.argv else main)(Path(sys.argv[1]), int(sys.argv[2])))

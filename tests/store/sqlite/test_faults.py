@@ -58,6 +58,15 @@ def test_everything_can_be_deleted_while_another_program_takes_every_free_byte(t
     assert int(output) > 20
 
 
+@pytest.mark.parametrize("seed", [1, 2])
+def test_large_objects_can_be_deleted_at_once_while_another_program_takes_every_free_byte(tmp_path, run_program, seed):
+    wrapper = mounted(f"mount -t tmpfs -o size=64m none {tmp_path}")
+    child = run_program(HERE / "filler_program.py", tmp_path, seed, "large", wrapper=wrapper)
+    output, errors = child.communicate(timeout=60)
+    assert child.returncode == 0, errors.decode()
+    assert int(output) == 12
+
+
 @pytest.mark.skipif(os.geteuid() != 0 or shutil.which("mkfs.ext4") is None, reason="mounts an ext4 of its own")
 @pytest.mark.parametrize("writes", [pytest.param(300, id="before a checkpoint"), pytest.param(5000, id="after some")])
 def test_acknowledged_writes_survive_a_power_cut(tmp_path, run_program, writes):
