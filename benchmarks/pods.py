@@ -140,6 +140,8 @@ def _resting(cluster: Cluster, seconds: float) -> Iterator[Figure]:
     yield Figure(group=group, what="memory of all components", value=_megabytes(after), unit=" MB", peer=MEMORY)
     yield Figure(group=group, what="processor, all together", value=rate("cpu") * 100, unit=" %", peer=IDLE_PERCENT)
     yield Figure(group=group, what="going to sleep, times a second", value=rate("slept"), unit="")
+    for name, used in sorted(after.items()):
+        yield Figure(group="Cluster at rest, memory by process", what=name, value=used["bytes"] / 1e6, unit=" MB")
 
 
 def _megabytes(usage: dict[str, dict[str, float]]) -> float:

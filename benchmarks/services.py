@@ -113,27 +113,29 @@ def _both(numbers: range) -> tuple[bytes, bytes]:
 
 
 def child() -> None:
-    """Starts as a proxy does, from the bytes of the lists to the kernel; prints the seconds and the memory in MB."""
-    spent = 0.0
+    """Starts as a proxy does, from the bytes of the lists to the kernel; prints the seconds, those of the processor,
+    and the memory in MB."""
+    spent = spent_cpu = 0.0
 
     def pages(numbers: range) -> tuple[bytes, bytes]:
-        nonlocal spent
-        begun = time.perf_counter()
+        nonlocal spent, spent_cpu
+        begun, begun_cpu = time.perf_counter(), time.process_time()
         made = _both(numbers)
         spent += time.perf_counter() - begun
+        spent_cpu += time.process_time() - begun_cpu
         return made
 
-    begun = time.perf_counter()
+    begun, begun_cpu = time.perf_counter(), time.process_time()
     model, kernel = loaded(SERVICES, pages), Kernel()
     kernel.replace(model.everything(), Settings((ip_network("10.128.0.0/9"),)))
-    took = time.perf_counter() - begun - spent
+    took, cpu = time.perf_counter() - begun - spent, time.process_time() - begun_cpu - spent_cpu
     from podwire.linux.syscalls import return_freed_memory  # noqa: PLC0415 - as a daemon does that is up
 
     return_freed_memory()
     with Path("/proc/self/smaps_rollup").open(encoding="ascii") as file:
         rows = dict(line.split(":", 1) for line in file if line.startswith("Pss:"))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    result = {"seconds": took, "memory": int(rows["Pss"].split()[0]) / 1024, "peak": peak / 1024}
+    result = {"seconds": took, "cpu": cpu, "memory": int(rows["Pss"].split()[0]) / 1024, "peak": peak / 1024}
     sys.stdout.write(json.dumps(result))
 
 
@@ -143,7 +145,12 @@ def _start() -> Iterator[Figure]:
     best = min(runs, key=lambda run: run["seconds"])
     number = f"{SERVICES:,} Services, {SERVICES * ENDPOINTS:,} endpoints".replace(",", " ").replace("s  5", "s, 5")
     yield Figure(
-        group=START, what=f"{number}: lists → kernel", value=best["seconds"] * 1e3, unit=" ms", peer=START_BUDGET
+        group=START,
+        what=f"{number}: lists → kernel",
+        value=best["seconds"] * 1e3,
+        unit=" ms",
+        cpu_us=best["cpu"] * 1e6,
+        peer=START_BUDGET,
     )
     yield Figure(group=START, what=f"{number}: memory", value=best["memory"], unit=" MB", peer=MEMORY_BUDGET)
 
