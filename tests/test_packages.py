@@ -69,7 +69,7 @@ class TestSingleFile:
 
     @pytest.fixture
     def file(self, tmp_path):
-        script = load("scripts/single_file.py")
+        script = load("release/single_file.py")
         tree = tmp_path / "tree"
         (tree / "podwire/cli").mkdir(parents=True)
         (tree / "podwire/cli/entry.py").write_text(
@@ -104,7 +104,7 @@ class TestSingleFile:
         done = self.run(file, "/proc/nowhere")
         assert (done.returncode, done.stderr.count("\n")) == (1, 1)
         assert "podwire: cannot unpack: /proc/nowhere" in done.stderr
-        script = load("scripts/single_file.py")
+        script = load("release/single_file.py")
         script.write(tmp_path / "tree", tmp_path / "other.pyz", "riscv64")
         done = self.run(tmp_path / "other.pyz", tmp_path / "cache")
         assert done.returncode == 1
@@ -114,7 +114,7 @@ class TestSingleFile:
         )
 
     def test_two_builds_have_the_same_bytes(self, file, tmp_path):
-        script = load("scripts/single_file.py")
+        script = load("release/single_file.py")
         script.PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
         script.write(tmp_path / "tree", tmp_path / "again.pyz", platform.machine())
         assert file.read_bytes() == (tmp_path / "again.pyz").read_bytes()

@@ -232,6 +232,19 @@ def _overlay() -> Finding:
     return _try("overlayfs", mount, "modprobe overlay; a /tmp that is not an overlay itself")
 
 
+def _root_directory() -> Finding:
+    """Checks that / is not that of a chroot: nodes enter mount namespaces, which leads out of one."""
+
+    def compare() -> None:
+        before = Path("/").stat()
+        mount_namespaces.alone()
+        mount_namespaces.enter(mnt="/proc/thread-self/ns/mnt")
+        if not os.path.samestat(before, Path("/").stat()):
+            raise OSError(errno.EXDEV, "this is a chroot, and nodes need the root of a mount namespace")
+
+    return _try("root directory", compare, "systemd-nspawn --directory DIR, a privileged container, or pivot_root")
+
+
 def _ipv6() -> Finding:
     ok = Path("/proc/net/if_inet6").exists()
     return Finding(
@@ -328,6 +341,7 @@ _ALL: tuple[tuple[str, Check], ...] = (
     ("veth links", _veth),
     ("bridges", _bridge),
     ("nftables with NAT", _nft),
+    ("root directory", _root_directory),
     ("overlayfs", _overlay),
     ("cgroup controllers", _cgroups),
     ("device cgroup", _devices),

@@ -13,6 +13,16 @@ from podwire.inspect.doctor import PACKAGES
 PODWIRE = Path(sys.executable).with_name("podwire")
 ROOT = Path(__file__).parents[2]
 
+CHROOT = """
+mount -t tmpfs chroot /mnt
+for name in /*; do
+    if [ -L "$name" ]; then cp -P "$name" /mnt$name
+    elif [ -d "$name" ] && [ "$name" != /mnt ]; then mkdir /mnt$name; mount --rbind "$name" /mnt$name; fi
+done
+exec chroot /mnt "$@"
+"""
+"""Runs a command with all that the machine has, below another root directory."""
+
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give rights up")
 
 
@@ -33,6 +43,12 @@ def examine(*before: str) -> dict[str, dict[str, object]]:
             id="a container without privileges",
         ),
         pytest.param(("setarch", "x86_64", "--uname-2.6"), "kernel", "boot Linux 5.10 or newer", id="an old kernel"),
+        pytest.param(
+            ("unshare", "--mount", "sh", "-c", CHROOT, "sh"),
+            "root directory",
+            "systemd-nspawn",
+            id="a chroot",
+        ),
         pytest.param(
             ("unshare", "--mount", "sh", "-c", 'umount -R -l /sys/fs/cgroup; exec "$@"', "sh"),
             "cgroup controllers",

@@ -61,7 +61,7 @@ def write(tree: Path, output: Path, architecture: str) -> None:
     for path in files:
         digest.update(f"{path.relative_to(tree)}\0{path.stat().st_size}\0".encode())
         digest.update(path.read_bytes())
-    main = (ROOT / "scripts/single_file_main.py").read_text(encoding="utf-8")
+    main = (ROOT / "release/single_file_main.py").read_text(encoding="utf-8")
     for name, value in {"PYTHON": PYTHON, "MACHINE": architecture, "DIGEST": digest.hexdigest()[:16]}.items():
         main = main.replace(f'{name} = ""', f'{name} = "{value}"')
     with output.open("wb") as file:
