@@ -77,6 +77,17 @@ def named(check: names.Check, text: str, path: str, errors: Errors) -> None:
         errors.append(invalid(path, text, message))
 
 
+def domain_prefixed_path(text: str, path: str, errors: Errors) -> None:
+    """The name of a controller: a domain, a slash, and what its owner calls it."""
+    domain, slash, rest = text.partition("/")
+    if not text:
+        errors.append(required(path))
+    elif not slash or not domain or not rest:
+        errors.append(invalid(path, text, 'must be a domain-prefixed path (such as "acme.io/foo")'))
+    else:
+        named(names.dns_subdomain, domain, path, errors)
+
+
 def within(value: int, low: int, high: int, path: str, errors: Errors) -> None:
     if not low <= value <= high:
         errors.append(invalid(path, value, names.between(low, high)))

@@ -5,7 +5,7 @@ from typing import Any
 
 from podwire.kinds.builtin.admissionregistration.strategy import HTTPS
 from podwire.kinds.builtin.apps.template import container_cells
-from podwire.kinds.field_checks import Choice, Object, labels, named, unchanged
+from podwire.kinds.field_checks import Choice, Errors, Object, labels, named, non_negative, unchanged
 from podwire.kinds.podspec import validation
 from podwire.kinds.podspec.defaults import POD_TEMPLATE, default_template
 from podwire.kinds.podspec.scheduling_rules import tolerations
@@ -89,6 +89,7 @@ POD_TEMPLATE_STRATEGY = Strategy(
     default=default_pod_template,
     counts_generation=True,
     validate_create=validate_pod_template,
+    validate_update=as_on_create(validate_pod_template),
     warnings=lambda new, old: template_warnings(new, old, ("template",)),
     returns_deleted=True,
     columns="Name|Containers|Images|Pod Labels",
@@ -109,9 +110,25 @@ def _controller(obj: Json) -> str:
     return NONE
 
 
+def validate_controller_revision(obj: Object) -> list[FieldError]:
+    errors: Errors = []
+    if obj.get("data") is None:
+        errors.append(required("data", "data is mandatory"))
+    non_negative(obj.get("revision") or 0, "revision", errors)
+    return errors
+
+
+def validate_controller_revision_update(new: Object, old: Object) -> list[FieldError]:
+    errors = validate_controller_revision(new)
+    unchanged(new.get("data"), old.get("data"), "data", errors)
+    return errors
+
+
 CONTROLLER_REVISION = Strategy(
     group="apps",
     kind="ControllerRevision",
+    validate_create=validate_controller_revision,
+    validate_update=validate_controller_revision_update,
     columns="Name|Controller|Revision|Age",
     row=controller_revision_row,
 )

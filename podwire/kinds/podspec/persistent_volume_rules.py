@@ -152,18 +152,8 @@ def _size(spec: Object) -> Quantity:
 
 def storage_class(obj: Object) -> list[FieldError]:
     errors: Errors = []
-    provisioner = obj.get("provisioner") or ""
-    if not provisioner:
-        errors.append(required("provisioner"))
-    for message in names.qualified_name(provisioner.lower()) if provisioner else ():
-        errors.append(invalid("provisioner", provisioner, message))
-    parameters = obj.get("parameters") or {}
-    if len(parameters) > _MOST_PARAMETERS:
-        errors.append(too_long("parameters", _MOST_PARAMETERS))
-    if "" in parameters:
-        errors.append(invalid("parameters", "", "field can not be empty."))
-    if sum(len(key) + len(value) for key, value in parameters.items()) > _PARAMETERS_LENGTH:
-        errors.append(too_long("parameters", _PARAMETERS_LENGTH))
+    _driver(obj, "provisioner", errors)
+    _parameters(obj, errors)
     if policy := obj.get("reclaimPolicy"):
         _CLASS_RECLAIM_POLICIES.check(policy, "reclaimPolicy", errors)
     if mode := obj.get("volumeBindingMode"):
@@ -176,3 +166,38 @@ def storage_class_update(new: Object, old: Object) -> list[FieldError]:
     for field in ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"):
         unchanged(new.get(field), old.get(field), field, errors)
     return errors
+
+
+def attributes_class(obj: Object) -> list[FieldError]:
+    errors: Errors = []
+    _driver(obj, "driverName", errors)
+    if not obj.get("parameters"):
+        errors.append(required("parameters", "must contain at least one key/value pair"))
+    _parameters(obj, errors)
+    return errors
+
+
+def attributes_class_update(new: Object, old: Object) -> list[FieldError]:
+    return [
+        forbidden(field, f"updates to {field} are forbidden.")
+        for field in ("driverName", "parameters")
+        if new.get(field) != old.get(field)
+    ]
+
+
+def _driver(obj: Object, field: str, errors: Errors) -> None:
+    driver = obj.get(field) or ""
+    if not driver:
+        errors.append(required(field))
+    for message in names.qualified_name(driver.lower()) if driver else ():
+        errors.append(invalid(field, driver, message))
+
+
+def _parameters(obj: Object, errors: Errors) -> None:
+    parameters = obj.get("parameters") or {}
+    if len(parameters) > _MOST_PARAMETERS:
+        errors.append(too_long("parameters", _MOST_PARAMETERS))
+    if "" in parameters:
+        errors.append(invalid("parameters", "", "field can not be empty."))
+    if sum(len(key) + len(value) for key, value in parameters.items()) > _PARAMETERS_LENGTH:
+        errors.append(too_long("parameters", _PARAMETERS_LENGTH))

@@ -1,4 +1,4 @@
-"""Answers of kube-apiserver 1.36.4 to 301 good and bad requests, recorded as facts, and ours beside them.
+"""Answers of kube-apiserver 1.36.4 to 318 good and bad requests, recorded as facts, and ours beside them.
 
 `answers.json` has the requests in their order; later ones refer to objects of the first. An answer is its code, its
 reason, its message, and the fields of its causes. Where ours differs, the row says why, and how the code and the reason

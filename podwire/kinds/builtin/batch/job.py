@@ -4,7 +4,15 @@ from typing import Any
 
 from podwire.kinds.builtin.apps.template import MISMATCH, container_cells, selector_matches
 from podwire.kinds.builtin.batch.job_policies import failure_policy, success_policy
-from podwire.kinds.field_checks import Choice, Errors, Object, label_selector, named, non_negative, unchanged
+from podwire.kinds.field_checks import (
+    Choice,
+    Errors,
+    Object,
+    domain_prefixed_path,
+    label_selector,
+    non_negative,
+    unchanged,
+)
 from podwire.kinds.podspec import validation
 from podwire.kinds.podspec.defaults import POD_TEMPLATE, default_template
 from podwire.kinds.podspec.warnings import name_warnings, template_warnings
@@ -156,13 +164,7 @@ def _index_limits(spec: Object, path: str, errors: Errors) -> None:
 def _managed_by(manager: str | None, path: str, errors: Errors) -> None:
     if manager is None:
         return
-    domain, slash, rest = manager.partition("/")
-    if not manager:
-        errors.append(required(path))
-    elif not slash or not domain or not rest:
-        errors.append(invalid(path, manager, 'must be a domain-prefixed path (such as "acme.io/foo")'))
-    else:
-        named(names.dns_subdomain, domain, path, errors)
+    domain_prefixed_path(manager, path, errors)
     if len(manager) > LONGEST_MANAGER:
         errors.append(too_long(path, LONGEST_MANAGER))
 

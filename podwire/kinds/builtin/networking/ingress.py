@@ -86,6 +86,8 @@ INGRESS_CLASS = Strategy(
     parts={"spec": {}},
     default=default_ingress_class,
     counts_generation=True,
+    validate_create=ingress_rules.validate_class,
+    validate_update=ingress_rules.validate_class_update,
     columns="Name|Controller|Parameters|Age",
     row=ingress_class_row,
 )

@@ -1,14 +1,16 @@
 """Validation of Ingresses, in upstream's words."""
 
-from podwire.kinds.field_checks import Choice, Errors, Object, named, port_number
+from podwire.kinds.field_checks import Choice, Errors, Object, domain_prefixed_path, named, port_number, unchanged
 from podwire.kinds.tables import part
 from podwire.objects import names
-from podwire.protocols.k8sapi.status import FieldError, invalid, required
+from podwire.protocols.k8sapi.status import FieldError, forbidden, invalid, required, too_long
 
 _PATH_TYPES = Choice(("Exact", "ImplementationSpecific", "Prefix"))
 _NOT_IN_PATHS = ("//", "/./", "/../", "%2f", "%2F")
 _NOT_AT_THE_END = ("/..", "/.")
 CLASS_ANNOTATION = "kubernetes.io/ingress.class"
+CLASS_SCOPES = Choice(("Cluster", "Namespace"))
+LONGEST_CONTROLLER = 250
 _WILDCARD = names.must_match(
     "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist of "
     "lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character",
@@ -114,3 +116,43 @@ def _service(service: Object, path: str, errors: Errors) -> None:
         port_number(number, f"{path}.service.port.number", errors)
     else:
         errors.append(required(path, "port name or number is required"))
+
+
+def validate_class(obj: Object) -> list[FieldError]:
+    errors: Errors = []
+    spec = part(obj, "spec")
+    controller = spec.get("controller") or ""
+    if len(controller) > LONGEST_CONTROLLER:
+        errors.append(too_long("spec.controller", LONGEST_CONTROLLER))
+    domain_prefixed_path(controller, "spec.controller", errors)
+    if (parameters := spec.get("parameters")) is not None:
+        _class_parameters(parameters, errors)
+    return errors
+
+
+def validate_class_update(new: Object, old: Object) -> list[FieldError]:
+    errors: Errors = []
+    unchanged(part(new, "spec").get("controller"), part(old, "spec").get("controller"), "spec.controller", errors)
+    return errors + validate_class(new)
+
+
+def _class_parameters(parameters: Object, errors: Errors) -> None:
+    path = "spec.parameters"
+    if (group := parameters.get("apiGroup")) is not None:
+        named(names.dns_subdomain, group, f"{path}.apiGroup", errors)
+    for field in ("kind", "name"):
+        if value := parameters.get(field):
+            named(names.path_segment, value, f"{path}.{field}", errors)
+        else:
+            errors.append(required(f"{path}.{field}"))
+    scope, namespace = parameters.get("scope"), parameters.get("namespace")
+    if scope is None:
+        errors.append(required(f"{path}.scope"))
+    elif scope not in CLASS_SCOPES.values:
+        CLASS_SCOPES.check(scope, f"{path}.scope", errors)
+    elif scope == "Cluster" and namespace is not None:
+        errors.append(forbidden(f"{path}.namespace", "`parameters.scope` is set to 'Cluster'"))
+    elif scope == "Namespace" and namespace is None:
+        errors.append(required(f"{path}.namespace", "`parameters.scope` is set to 'Namespace'"))
+    elif namespace is not None:
+        named(names.dns_label, namespace, f"{path}.namespace", errors)
