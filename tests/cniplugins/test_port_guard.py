@@ -268,8 +268,12 @@ add rule bridge podwire untrusted-ports ip protocol icmp counter name dropped-re
 
 def test_rules_with_named_counters_are_replaced(host):
     """Programs that read the ruleset as JSON do not know these; rules of former versions had them."""
-    KernelRuleset().apply(FORMER)
     wire = Wire(host)
+    KernelRuleset().delete_table("podwire", "bridge")
+    KernelRuleset().apply(FORMER)
+    host.check("a", wire.config, wire.results["a"])
+    host.pod("c")
+    host.add("c", wire.config)
     assert not wire.arrives(DROPPED["a DHCP offer"][0])
     tables = [entry for entry in json.loads(listed("nft", "-j", "list", "ruleset"))["nftables"] if "counter" in entry]
     assert tables == []

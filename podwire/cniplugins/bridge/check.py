@@ -27,7 +27,7 @@ def check_host(host: KernelNetwork, settings: Settings, record: Record, netfilte
     _check_port(port, bridge, settings, record, made)
     if port.group == port_guard.GROUP:
         expect(
-            port_guard.exists(netfilter.elements),
+            port_guard.is_guarding(netfilter.elements),
             f"{port.name} is not guarded: the nft chain {port_guard.CHAIN} is missing",
         )
     if settings.is_gateway:

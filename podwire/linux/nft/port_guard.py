@@ -98,3 +98,8 @@ def ensure_guard(elements: KernelElements, on_error: Callable[[Exception], None]
 
 def exists(elements: KernelElements) -> bool:
     return elements.chains().exists("bridge", TABLE, CHAIN)
+
+
+def is_guarding(elements: KernelElements) -> bool:
+    """Whether guarded ports have rules, also those of a former version, which the next `ensure_guard` replaces."""
+    return exists(elements) or elements.chains().exists("bridge", TABLE, _FORMER_CHAIN)
