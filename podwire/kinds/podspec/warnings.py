@@ -31,7 +31,7 @@ DEPRECATED_ANNOTATIONS: Mapping[str, str] = {
     "security.alpha.kubernetes.io/unsafe-sysctls": 'non-functional in v1.11+; use the "sysctls" field instead',
 }
 MOST_WARNINGS = 200
-"""More than an answer has room for; a manifest may have billions of pairs of ports or files that conflict."""
+"""More than an answer can hold; a manifest may have billions of pairs of ports or files that conflict."""
 BYTES = ("memory", "ephemeral-storage")
 """Resources of which a fraction does not exist."""
 NULL_SELECTOR = "a null labelSelector results in matching no pod"

@@ -248,8 +248,8 @@ class Writer:
 
     def _fitting(self, batch: list[Change]) -> list[Change]:
         """Returns the first writes of a batch that fit into the free pages of the database; defers the others."""
-        room, count = self._database.free_bytes() + max(0, self._reserve.beyond(self._database.size())), 0
-        while count < len(batch) and (room := room - _wal_bytes(batch[count])) >= 0:
+        available, count = self._database.free_bytes() + max(0, self._reserve.beyond(self._database.size())), 0
+        while count < len(batch) and (available := available - _wal_bytes(batch[count])) >= 0:
             count += 1
         if batch and not count:  # what was deleted before is still to be compacted
             if not self._deferrals:
