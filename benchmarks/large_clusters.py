@@ -38,6 +38,8 @@ LISTS_AFTER_RESTART = 8
 KINDS = {"plain": 300.0, "affinity": 0.0, "claims": 100.0}
 """Pods to schedule, and the goal for each: pods per second with the largest cluster; 0 for none."""
 DEADLINE = 600.0
+ALONE = ("--leader-elect", "false")
+"""A scheduler that is stopped while pods are created would lose its lease."""
 CONSTANT, LINEAR = "constant", "linear"
 MEMORY = "API server, memory"
 
@@ -237,7 +239,7 @@ def _wait_for_log(folder: Path, name: str, text: str, process: subprocess.Popen[
 def _scheduling(server: Server, folder: Path, group: str, size: int, seconds: float) -> Iterator[Measured]:
     """Pods are created while the scheduler is stopped, so that their creation is not measured."""
     count = max(20, min(size * large_objects.DEVICES, int(100 * seconds)))
-    with _component(folder, "scheduler") as scheduler:
+    with _component(folder, "scheduler", *ALONE) as scheduler:
         _wait_for_log(folder, "scheduler", "scheduler is synced", scheduler)
         for kind, goal in KINDS.items():
             scheduler.send_signal(signal.SIGSTOP)
@@ -278,7 +280,7 @@ def _hollow(folder: Path, group: str, size: int, seconds: float) -> Iterator[Mea
     """The nodes and pods of the cluster are taken over; then new pods start at a steady rate."""
     driver = f"{large_objects.DRIVER}={large_objects.DEVICES}"
     flags = ["--nodes", str(size), "--zones", str(large_objects.ZONES), "--dra-device", driver, "--no-events", "--keep"]
-    with _component(folder, "hollow", *flags) as hollow, _component(folder, "scheduler") as scheduler:
+    with _component(folder, "hollow", *flags) as hollow, _component(folder, "scheduler", *ALONE) as scheduler:
         _wait_for_log(folder, "hollow", "registered hollow nodes", hollow)
         _wait_for_log(folder, "scheduler", "scheduler is synced", scheduler)
         took = asyncio.run(_start_pods(folder, max(20, int(10 * seconds))))

@@ -65,6 +65,7 @@ from podwire.scheduler.volumes.informers import VolumeInformers
 from podwire.scheduler.volumes.volume_binding import decide_volumes
 from podwire.scheduler.volumes.volume_writer import VolumesNotBound, VolumeWriter
 from podwire.tasks.backoff import Pauses
+from podwire.tasks.slices import Turns
 
 log = logging.getLogger("podwire.scheduler")
 
@@ -159,12 +160,14 @@ class Scheduler:
         self._tasks.create_task(work, name=name)
 
     async def _follow(self, name: str, kind: Kind, scope: Scope, saw: Callable[[Change], None]) -> None:
+        turns = Turns()  # a lease is renewed while thousands of objects are listed
         async with self._api.informer(kind, scope) as informer:
             async for change in informer:
                 if isinstance(change, Synced):
                     self._is_synced(name)
                 else:
                     saw(change)
+                await turns.next()
 
     def _is_synced(self, name: str) -> None:
         self._unsynced.discard(name)

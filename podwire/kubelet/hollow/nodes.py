@@ -37,7 +37,7 @@ from podwire.protocols.k8sapi.status import ApiError
 from podwire.protocols.k8sapi.watch import Added, Deleted, Object, Synced, Updated, key_of
 from podwire.tasks.backoff import Pauses
 from podwire.tasks.retry import retry
-from podwire.tasks.slices import in_slices
+from podwire.tasks.slices import Turns, in_slices
 
 log = logging.getLogger("podwire.hollow")
 
@@ -129,8 +129,10 @@ class HollowNodes:
         self._start(self._registration.register((node,)))
 
     async def _follow_pods(self) -> None:
+        turns = Turns()  # leases are renewed while thousands of pods are listed
         async with self._api.informer(PODS, PLACED) as informer:
             async for change in informer:
+                await turns.next()
                 match change:
                     case Added(object_) | Updated(object_):
                         self._present(object_)
