@@ -65,8 +65,8 @@ class PreparedNode:
 def prepare(layout: Layout, wanted: JoinOptions, claims: SlotClaims, made: tuple[str, ...]) -> PreparedNode:
     """Raises Refused, BadPrefix.
 
-    1. Check that the machine is free.  2. Trust the server, and get certificates.  3. Record.  4. Directories,
-    forwarding, and CNI plugins.
+    1. Check that the machine is free.  2. Record, so that `podwire leave` finds what a crash leaves.  3. Trust the
+    server, and get certificates.  4. Directories, forwarding, and CNI plugins.
     """
     check_standard(layout)
     known = state.load(layout.record)
@@ -74,11 +74,12 @@ def prepare(layout: Layout, wanted: JoinOptions, claims: SlotClaims, made: tuple
     for path in (layout.state, layout.run, layout.logs, layout.component_tags):
         make_directory(path, no_links_below=layout.no_links_below)
     record = NodeRecord(name=node, number=1, own=False)
-    if known is None:
-        known = State(slot=0, nodes=(record,), made=made, joined=server)
-        state.save(layout.record, known)
+    decided = known or State(slot=0, nodes=(record,), made=made, joined=server)
+    decided = msgspec.structs.replace(decided, node_ips=wanted.addresses or decided.node_ips)
+    if decided != known:
+        state.save(layout.record, decided)
     identity = NodeIdentity(layout, node)
-    addresses = wanted.addresses or machine_addresses(server)
+    addresses = decided.node_ips or machine_addresses(server)
     cluster = _in_child(lambda: _credentials(identity, wanted, server, addresses))
     machine_network.check_backend(cluster.backend)
     closed = host_network.to_forward(ipv6=host_network.has_ipv6())
@@ -88,7 +89,7 @@ def prepare(layout: Layout, wanted: JoinOptions, claims: SlotClaims, made: tuple
     for path in (layout.prefix / "etc/cni/net.d", layout.prefix / "var/log/pods", layout.prefix / "var/log/containers"):
         make_directory(path, no_links_below=layout.no_links_below)
     make_directory(layout.state / "volumes", 0o700, no_links_below=layout.no_links_below)
-    return PreparedNode(layout=layout, node=node, server=server, addresses=wanted.addresses, settings=cluster)
+    return PreparedNode(layout=layout, node=node, server=server, addresses=decided.node_ips, settings=cluster)
 
 
 def _check(layout: Layout, known: State | None, wanted: JoinOptions) -> tuple[str, str]:

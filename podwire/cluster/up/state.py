@@ -46,6 +46,8 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     """How packets go to pods of other machines."""
     joined: str = ""
     """The API server of the cluster that this machine joined as a node; empty: the cluster is on this machine."""
+    node_ips: tuple[str, ...] = ()
+    """Addresses that the operator chose for a node that joined; empty: those of the machine, which may change."""
     owner: tuple[int, int] | None = None
     """User and group who may read the kubeconfig: those who called `sudo podwire up`. None for root alone."""
 
