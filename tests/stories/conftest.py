@@ -67,12 +67,22 @@ def namespace(server: ApiServer) -> Iterator[str]:
     server.ask("DELETE", f"/api/v1/namespaces/{name}")
 
 
-@pytest.fixture
-def own_machine() -> Iterator[None]:
-    """One at a time: clusters without a prefix share names that are the machine's, such as that of their cgroup."""
+def _alone() -> Iterator[None]:
     with Path(__file__).open(encoding="utf-8") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+@pytest.fixture
+def own_machine() -> Iterator[None]:
+    """One at a time: clusters without a prefix share names that are the machine's, such as that of their cgroup."""
+    yield from _alone()
+
+
+@pytest.fixture(scope="module")
+def own_machine_for_all() -> Iterator[None]:
+    """The same for all stories of a module."""
+    yield from _alone()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -1,6 +1,7 @@
 """Machines made of network, mount, PID and UTS namespaces, and a switch between them that is also their router."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -105,7 +106,7 @@ class Switch:
 class FirstMachine(Machine):
     """The machine with the control plane."""
 
-    prefix = "/srv/pw"
+    prefix = f"/srv/join-{os.getpid()}"
 
     def up(self, *flags: object) -> None:
         self.output(PODWIRE, "up", "--detach", "--prefix", self.prefix, *flags)

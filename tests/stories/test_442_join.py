@@ -29,7 +29,7 @@ def first(switch: Switch) -> Iterator[FirstMachine]:
 
 
 @pytest.fixture(scope="module")
-def second(switch: Switch) -> Iterator[Machine]:
+def second(switch: Switch, own_machine_for_all: None) -> Iterator[Machine]:
     machine = Machine("second")
     switch.connect(machine, SECOND)
     machine.before = machine.traces()

@@ -12,7 +12,7 @@ LIFETIME = "20s"
 
 
 @pytest.fixture
-def machines() -> Iterator[tuple[FirstMachine, Machine]]:
+def machines(own_machine: None) -> Iterator[tuple[FirstMachine, Machine]]:
     switch, first, second = Switch(), FirstMachine("first"), Machine("second")
     switch.connect(first, "192.168.7.1")
     switch.connect(second, "192.168.7.2")
