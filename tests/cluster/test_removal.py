@@ -1,4 +1,4 @@
-"""What components that ran as DaemonSets left on a node is removed, unless pods still use it."""
+"""Leftovers of components that ran as DaemonSets are removed from a node, unless pods still use them."""
 
 import pytest
 
