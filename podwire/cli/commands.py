@@ -31,7 +31,7 @@ GROUPS = {
         Command("leave", "podwire.cli.leave", "Leave the cluster, with all pods of this machine"),
         Command("install", "podwire.cli.install", "Write systemd units for a cluster or a node"),
         Command("uninstall", "podwire.cli.uninstall", "Remove the systemd units again"),
-        Command("node", "podwire.cli.node", "Run a program on a node, with its paths and links; reboot a node"),
+        Command("node", "podwire.cli.node", "Run a program on a node, with its paths and links; reboot it"),
         Command("image", "podwire.cli.image", "Import, build, list and remove images, without a registry"),
         Command("hardware", "podwire.cli.hardware", "Show hardware profiles; plug and unplug simulated cards"),
     ),
