@@ -56,6 +56,7 @@ _GIVEN: dict[tuple[str, str], Mapping[str, Any]] = {
     ("autoscaling", "horizontalpodautoscalers"): {"spec": {"maxReplicas": 3, "scaleTargetRef": _TARGET}},
     ("batch", "jobs"): {"spec": _JOB},
     ("batch", "cronjobs"): {"spec": {"schedule": "* * * * *", "jobTemplate": {"spec": _JOB}}},
+    ("networking.k8s.io", "ingressclasses"): {"spec": {"controller": "example.com/ingress"}},
     ("networking.k8s.io", "servicecidrs"): {"spec": {"cidrs": ["10.77.0.0/24"]}},
     ("networking.k8s.io", "ipaddresses"): {"spec": {"parentRef": {"resource": "gateways", "name": "g"}}},
     ("rbac.authorization.k8s.io", "clusterrolebindings"): {"roleRef": _ROLE, "subjects": [_RBAC_SUBJECT]},
