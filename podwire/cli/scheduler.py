@@ -61,6 +61,8 @@ async def _work(options: Options) -> None:
     tune_memory()
     try:
         await schedule(options)
+    except ApiError as error:
+        raise UserError(f"cannot watch this API server: {error}") from error
     except ExceptionGroup as failures:
         refusals, others = failures.split(ApiError)
         if refusals is None or others is not None:

@@ -6,6 +6,7 @@ import platform
 import uuid
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field, replace
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,11 @@ from podwire.cluster import component_endpoints, tracing
 from podwire.cluster.client_metrics import MeteredHttp, host_of
 from podwire.cluster.component_endpoints import Endpoint
 from podwire.controllers.leader_election import Election, LeaderElector, LostLease, identity_of
-from podwire.protocols.k8sapi.client_side import Client
+from podwire.protocols.k8sapi.client_side import Client, ClientError
+from podwire.protocols.k8sapi.status import ApiError
 from podwire.protocols.prometheus import Metrics
 from podwire.scheduler import Scheduler
+from podwire.scheduler.kinds import PODS
 from podwire.scheduler.profiles import Configuration
 from podwire.trace.participants import API_SERVER, SCHEDULER
 from podwire.transports import credentials, http_client
@@ -54,7 +57,7 @@ def read_configuration(path: Path) -> Configuration:
 
 
 async def run(options: Options) -> None:
-    """Works until cancelled; a server that does not answer is retried. Raises BadKubeconfig."""
+    """Works until cancelled; a server that does not answer is retried. Raises BadKubeconfig, ApiError."""
     configuration = options.configuration
     for warning in configuration.warnings:
         log.warning("scheduler setting is ignored", extra={"setting": warning})
@@ -79,10 +82,22 @@ async def run(options: Options) -> None:
             )
 
         if options.leader_elect:
+            await _check_server(api)
             identity = identity_of(platform.node(), str(uuid.uuid4()))
             await lead(LeaderElector(api, clock, Election(identity=identity, name=LEASE)), lambda: scheduler().run())
         else:
             await scheduler().run()
+
+
+async def _check_server(api: Client) -> None:
+    """Raises ApiError where pods are not served: there, an election would wait for a lease for ever."""
+    try:
+        await api.page(PODS, limit=1)
+    except ClientError as error:
+        log.info("API server does not answer yet", extra={"error": str(error)})
+    except ApiError as error:
+        if error.code == HTTPStatus.NOT_FOUND:
+            raise
 
 
 async def lead(elector: LeaderElector, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
