@@ -16,6 +16,10 @@ class Parser(argparse.ArgumentParser):
     keeps_unknown = False
     """Whether unknown words are returned, for a caller that parses in several steps."""
 
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        """Abbreviations of flags are refused: a mistyped one must not start something else than was meant."""
+        super().__init__(*args, **{"allow_abbrev": False, **settings})
+
     def parse_known_args(  # type: ignore[override]  # argparse's overloads, for namespaces of other types
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:

@@ -213,6 +213,7 @@ def test_an_interrupted_command_prints_no_traceback(monkeypatch, moment):
     [
         (("upp",), "usage: podwire [-h]", "unknown command 'upp'; did you mean `up`?"),
         (("up", "--detatch"), "usage: podwire up ", "unrecognized arguments: --detatch; did you mean `--detach`?"),
+        (("up", "--node", "2"), "usage: podwire up ", "unrecognized arguments: --node 2; did you mean `--nodes`?"),
         (("cni", "lst"), "usage: podwire cni ", "unknown verb 'lst'; did you mean `list`?"),
         (("image", "list", "--perfix=/"), "usage: podwire image list ", "did you mean `--prefix`?"),
         (("nri", "logger", "--no-such"), "usage: podwire nri logger ", "unrecognized arguments: --no-such"),
