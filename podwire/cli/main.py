@@ -24,7 +24,7 @@ __all__ = ["COMMANDS", "Command", "UserError", "main", "plain_text", "whole_pars
 _CA_FILE = "SSL_CERT_FILE"
 """The environment variable of OpenSSL for the file with the system's CAs."""
 
-DESCRIPTION = "A small, complete Kubernetes for one machine, with one command per component."
+DESCRIPTION = "A small, complete Kubernetes, with one command per component."
 
 EPILOG = """\
 exit codes: 0 ok, 1 failed, 2 usage

@@ -19,7 +19,7 @@ from podwire.cli.options import go_seconds
 HELP = """\
 usage: podwire [-h] [--version] COMMAND ...
 
-A small, complete Kubernetes for one machine, with one command per component.
+A small, complete Kubernetes, with one command per component.
 """
 
 names = pytest.mark.parametrize("name", [command.name for command in COMMANDS])
