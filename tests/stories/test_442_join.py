@@ -154,7 +154,8 @@ def test_09_a_machine_on_another_segment_is_reached_through_a_vxlan(first, secon
     assert "podwire-vx4097" in first.output("ip", "route", "get", there)
     assert "mtu 1450" in second.output("ip", "link", "show", "podwire-vx4097")
     first.start("small", "second")
-    link = first.kubectl("exec", "small", "--", "ip", "link", "show", "eth0")
+    # The kubelet gets a certificate for its new address in the background.
+    link = eventually(lambda: first.kubectl("exec", "small", "--", "ip", "link", "show", "eth0"))
     assert "mtu 1450" in link
     assert first.page("small", here) == "here"
     first.kubectl("exec", "small", "--", "dd", "if=/dev/zero", "of=/www/big", "bs=1000", "count=200")
