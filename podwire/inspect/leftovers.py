@@ -4,6 +4,7 @@ import contextlib
 import re
 from base64 import b64decode
 from collections.abc import Callable, Iterator, Mapping
+from glob import iglob
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -95,9 +96,14 @@ def claim_resources(state: Path, run: Path, kubelet: Path, *, network: bool = Tr
                 yield Leftover("link", link.name, link.alias.removeprefix(TAG).partition("/")[0])
 
 
+def matching(directory: Path, pattern: str) -> Iterator[Path]:
+    """Yields files as `directory.glob(pattern)`, which fails when a directory below is removed meanwhile."""
+    return (directory / name for name in iglob(pattern, root_dir=directory))  # noqa: PTH207
+
+
 def claim_owners(state: Path) -> Iterator[str]:
     """Returns the claims that the driver has records of."""
-    for path in (state / "network-driver/records").glob("*/*.json"):
+    for path in matching(state / "network-driver/records", "*/*.json"):
         yield unquote(path.name.partition("~")[0])
 
 
@@ -249,7 +255,7 @@ def _files(options: Options) -> Iterator[Leftover]:
             yield Leftover(kind, str(path), path.name)
     for path in (options.state / "cni/cache").glob("*@*"):
         yield Leftover("CNI attachment", str(path), path.name.partition("@")[0])
-    for path in (options.state / "cni/attachments").glob("*/*@*@*"):
+    for path in matching(options.state / "cni/attachments", "*/*@*@*"):
         yield Leftover("CNI record", str(path), path.name.split("@")[1])
-    for path in (options.state / "cni/networks").glob("*/@*@*"):
+    for path in matching(options.state / "cni/networks", "*/@*@*"):
         yield Leftover("lease", str(path), path.name.split("@")[1])

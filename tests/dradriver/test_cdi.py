@@ -1,6 +1,7 @@
 """CDI files of claims, and files about their devices."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -119,3 +120,21 @@ def test_damaged_or_foreign_metadata_file_is_replaced(tmp_path, damage):
     path.write_bytes(damage)
     files.write(CLAIM, "nic", described)
     assert json.loads(path.read_bytes())["metadata"]["generation"] == 1
+
+
+def test_a_claim_is_searched_while_files_of_others_are_removed(tmp_path):
+    files = MetadataFiles(tmp_path)
+    others = [ClaimRef(namespace="default", name=f"other-{number}", uid=f"uid-{number}") for number in range(20)]
+
+    def write_and_remove() -> None:
+        for _ in range(20):
+            for other in others:
+                files.write(other, "nic", [])
+            for other in others:
+                files.remove(other)
+
+    with ThreadPoolExecutor(1) as pool:
+        removals = pool.submit(write_and_remove)
+        while not removals.done():
+            assert files.find_claim("unknown") is None
+    removals.result()

@@ -7,6 +7,7 @@ address changes (containers have it).
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from glob import iglob
 from pathlib import Path
 from typing import Any
 
@@ -105,9 +106,10 @@ class MetadataFiles:
 
     def find_claim(self, claim_uid: str) -> ClaimRef | None:
         """Finds the name of a claim by its uid."""
-        for path in self._directory.glob("*/*/metadata.json"):
+        # Path.glob fails when a directory is removed meanwhile, as when another claim is unprepared.
+        for name in iglob("*/*/metadata.json", root_dir=self._directory):  # noqa: PTH207
             try:
-                metadata = msgspec.json.decode(path.read_bytes())["metadata"]
+                metadata = msgspec.json.decode((self._directory / name).read_bytes())["metadata"]
                 if metadata["uid"] == claim_uid:
                     return ClaimRef(namespace=metadata["namespace"], name=metadata["name"], uid=claim_uid)
             except (OSError, msgspec.DecodeError, LookupError, TypeError):
