@@ -21,7 +21,6 @@ from podwire.cli.options import (
 )
 from podwire.cluster import cni_daemon, dhcp_daemon
 from podwire.cluster.daemons import tune_memory
-from podwire.cluster.removal import remove_cni_plugins
 from podwire.cniplugins.attachments import DATA
 from podwire.cniplugins.daemon.server import Limits
 from podwire.cniplugins.dead_attachments import release_dead
@@ -222,6 +221,8 @@ def _network(arguments: argparse.Namespace) -> bytes | None:
 
 
 def _uninstall(arguments: argparse.Namespace) -> int:
+    from podwire.cluster.removal import remove_cni_plugins  # noqa: PLC0415 - the daemon needs nothing of it
+
     try:
         removed = remove_cni_plugins(
             root=arguments.root,

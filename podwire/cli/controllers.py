@@ -20,8 +20,8 @@ from podwire.cluster.component_endpoints import Endpoint
 from podwire.cluster.controllers import KeyFiles, Keys, over_http
 from podwire.cluster.daemons import tune_memory
 from podwire.controllers.leader_election import Election, identity_of
-from podwire.controllers.pod_networks import PodNetwork
 from podwire.linux.values import Network
+from podwire.objects.pod_networks import PodNetwork
 from podwire.protocols.k8sapi.kubeconfig import Access, BadKubeconfig
 from podwire.transports import credentials
 

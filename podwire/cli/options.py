@@ -11,7 +11,7 @@ import sys
 from collections.abc import Coroutine
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 from urllib.parse import urlsplit
 
 from podwire import logs
@@ -19,9 +19,7 @@ from podwire.cli import current_cluster
 from podwire.cluster import daemons
 from podwire.cluster.up import named_clusters
 from podwire.linux.values import Network
-
-if TYPE_CHECKING:
-    from podwire.controllers.pod_networks import PodNetwork
+from podwire.objects.pod_networks import PodNetwork
 
 
 def add_logging(parser: argparse.ArgumentParser) -> None:
@@ -75,10 +73,8 @@ def _cluster_networks(text: str) -> tuple[Network, ...]:
     return found
 
 
-def pod_networks(found: tuple[Network, ...]) -> "tuple[PodNetwork, ...]":
+def pod_networks(found: tuple[Network, ...]) -> tuple[PodNetwork, ...]:
     """Returns the networks of pods as controllers take them."""
-    from podwire.controllers.pod_networks import PodNetwork  # noqa: PLC0415 - only for those who run them
-
     return tuple(PodNetwork(network, NODE_PREFIXES[network.version]) for network in found)
 
 

@@ -35,7 +35,6 @@ from podwire.cluster.store_tap import tapped_store
 from podwire.cluster.webhook_client import webhook_client
 from podwire.controllers import work_queue
 from podwire.controllers.leader_election import Election, identity_of
-from podwire.controllers.pod_networks import PodNetwork
 from podwire.controllers.registry import ALL, acting, usable
 from podwire.controllers.service_balancer import ServiceBalancer
 from podwire.durable.files import replace_file
@@ -44,6 +43,7 @@ from podwire.linux.errors import OutOfResources
 from podwire.linux.fs.trust import make_directory
 from podwire.linux.machine import KernelMachine
 from podwire.linux.proc.own_usage import own_usage
+from podwire.objects.pod_networks import PodNetwork
 from podwire.protocols.k8sapi.client_side import Client
 from podwire.protocols.k8sapi.kubeconfig import Access, Pem, write_kubeconfig
 from podwire.protocols.k8sapi.server_side import Certificate

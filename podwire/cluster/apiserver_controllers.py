@@ -20,11 +20,11 @@ from podwire.cluster import tracing
 from podwire.cluster.loopback import LoopbackHttp
 from podwire.controllers.leader_election import Election, LostLease
 from podwire.controllers.metadata import PartialObject, from_json
-from podwire.controllers.pod_networks import PodNetwork
 from podwire.controllers.ports import Absent, Complete, Notify, Present
 from podwire.controllers.registry import ALL
 from podwire.kinds.resource import PREFIX
 from podwire.linux.values import Network
+from podwire.objects.pod_networks import PodNetwork
 from podwire.protocols.k8sapi.client_side import Client
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.server_side import Certificate

@@ -12,9 +12,9 @@ from podwire.cluster.component_endpoints import Endpoint
 from podwire.controllers import work_queue
 from podwire.controllers.context import Signer, TokenSigner
 from podwire.controllers.leader_election import Election, LostLease
-from podwire.controllers.pod_networks import PodNetwork
 from podwire.controllers.registry import ALL
 from podwire.linux.values import Network
+from podwire.objects.pod_networks import PodNetwork
 from podwire.protocols.k8sapi.client_side import Client
 from podwire.protocols.k8sapi.kubeconfig import Access
 from podwire.protocols.prometheus import Metrics

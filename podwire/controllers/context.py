@@ -9,9 +9,9 @@ from podwire.controllers.graph import Graph
 from podwire.controllers.kinds import KnownKinds
 from podwire.controllers.limits import DEFAULT, Limits
 from podwire.controllers.metadata import PartialObject
-from podwire.controllers.pod_networks import PodNetwork
 from podwire.interfaces import Clock
 from podwire.objects.nodes import Taint
+from podwire.objects.pod_networks import PodNetwork
 from podwire.protocols.k8sapi.client_side import Client
 
 

@@ -14,11 +14,11 @@ from podwire.controllers.kinds import DEFINITIONS, KnownKinds
 from podwire.controllers.leader_election import Election, LeaderElector
 from podwire.controllers.limits import DEFAULT, Limits
 from podwire.controllers.metadata import PartialObject, resource_of
-from podwire.controllers.pod_networks import PodNetwork
 from podwire.controllers.ports import Absent, Complete, Feed, FeedEvent, Present
 from podwire.controllers.registry import ALL, KEY_OPTIONS, REGISTRATIONS, Registration, usable
 from podwire.controllers.taint_eviction import Evictions
 from podwire.interfaces import Clock
+from podwire.objects.pod_networks import PodNetwork
 from podwire.protocols.k8sapi.client_side import Client
 
 log = logging.getLogger(__name__)

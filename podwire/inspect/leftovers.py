@@ -98,7 +98,7 @@ def claim_resources(state: Path, run: Path, kubelet: Path, *, network: bool = Tr
 
 def matching(directory: Path, pattern: str) -> Iterator[Path]:
     """Yields files as `directory.glob(pattern)`, which fails when a directory below is removed meanwhile."""
-    return (directory / name for name in iglob(pattern, root_dir=directory))  # noqa: PTH207
+    return (directory / name for name in iglob(pattern, root_dir=directory))  # noqa: PTH207 - see above
 
 
 def claim_owners(state: Path) -> Iterator[str]:

@@ -17,10 +17,10 @@ from podwire.cluster.join.settings import VXLAN
 from podwire.cluster.up import conflist, host_network, node_components, node_routes, nodes, readiness
 from podwire.cluster.up.child import Component, Ready
 from podwire.cluster.up.components import image_component
-from podwire.controllers.pod_networks import networks_of
 from podwire.linux.net.network import KernelNetwork
 from podwire.linux.nft.table import KernelRuleset
 from podwire.linux.values import Network
+from podwire.objects.pod_networks import networks_of
 from podwire.protocols.k8sapi.kubeconfig import BadKubeconfig
 from podwire.protocols.k8sapi.watch import Object
 

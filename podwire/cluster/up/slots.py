@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import IPv4Interface, IPv4Network, IPv6Interface, IPv6Network
 
-from podwire.controllers.pod_networks import PodNetwork
+from podwire.objects.pod_networks import PodNetwork
 
 Network = IPv4Network | IPv6Network
 Interface = IPv4Interface | IPv6Interface

@@ -10,8 +10,8 @@ from typing import ClassVar
 from podwire.controllers.context import Context
 from podwire.controllers.kinds import NODES
 from podwire.controllers.metadata import PartialObject
-from podwire.controllers.pod_networks import Network, networks_of
 from podwire.controllers.reconciler import Reconciler
+from podwire.objects.pod_networks import Network, networks_of
 from podwire.protocols.k8sapi.client_side.events import Reference
 from podwire.protocols.k8sapi.kinds import Kind
 from podwire.protocols.k8sapi.status import ApiError

@@ -106,8 +106,8 @@ class MetadataFiles:
 
     def find_claim(self, claim_uid: str) -> ClaimRef | None:
         """Finds the name of a claim by its uid."""
-        # Path.glob fails when a directory is removed meanwhile, as when another claim is unprepared.
-        for name in iglob("*/*/metadata.json", root_dir=self._directory):  # noqa: PTH207
+        # A directory may be removed meanwhile, as when another claim is unprepared.
+        for name in iglob("*/*/metadata.json", root_dir=self._directory):  # noqa: PTH207 - Path.glob would fail then
             try:
                 metadata = msgspec.json.decode((self._directory / name).read_bytes())["metadata"]
                 if metadata["uid"] == claim_uid:

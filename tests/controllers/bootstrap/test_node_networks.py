@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podwire.controllers.kinds import NODES
-from podwire.controllers.pod_networks import PodNetwork, networks_of
+from podwire.objects.pod_networks import PodNetwork, networks_of
 from tests.eventually import eventually_async
 
 CLUSTER, CLUSTER6 = ip_network("10.244.0.0/22"), ip_network("fd00:1::/56")

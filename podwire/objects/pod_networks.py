@@ -1,10 +1,9 @@
 """The networks of pods: that of the cluster, and the part of it that each node has. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_network
-
-from podwire.protocols.k8sapi.watch import Object
+from typing import Any
 
 Network = IPv4Network | IPv6Network
 
@@ -36,7 +35,7 @@ class PodNetwork:
         return None
 
 
-def networks_of(node: Object) -> list[Network]:
+def networks_of(node: Mapping[str, Any]) -> list[Network]:
     spec = node.get("spec") or {}
     texts = spec.get("podCIDRs") or [spec.get("podCIDR")]
     return [ip_network(text) for text in texts if text]
