@@ -19,7 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PYTHON = "3.11"
-"""That of Debian 12."""
+"""The Python version of Debian 12."""
 GLIBC = ("2_28", "2_27", "2_17", "2_12", "2_5")
 """Versions of manylinux that Debian 12 has, newest first."""
 SCHEMAS = "kubernetes-json-schema"

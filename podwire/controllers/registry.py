@@ -213,8 +213,8 @@ ALL: frozenset[str] = frozenset(registration.name for registration in REGISTRATI
 API_SERVER_DUTIES: frozenset[str] = frozenset(
     registration.name for registration in REGISTRATIONS if not registration.lease
 )
-"""What upstream's API server does by itself, so that no stock controller-manager does it: without them, a deleted
-definition would stay for ever."""
+"""Controllers whose work upstream's API server does by itself, so that no stock controller-manager does it: without
+them, a deleted definition would stay for ever."""
 
 
 class UnknownController(ValueError):

@@ -22,7 +22,7 @@ BOOT_ID = "boot-id"
 """In `/run/podwire` of a node that was rebooted: its boot id instead of the machine's."""
 _SHOWN_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _RUN = ("run/cdi", "run/netns", "run/nri")
-"""What a node has of `/run` besides podwire's own directory."""
+"""The directories of `/run` that a node has besides podwire's own."""
 _OF_THE_CLUSTER = ("components", "nodes", "trace", "ui.link")
 """In `/run/podwire` of the first node: files of the control plane, which is not rebooted."""
 
