@@ -75,8 +75,13 @@ COMMAND = (str(Path(sys.executable).with_name("podwire")), "scheduler", "--kubec
 async def run_scheduler(kubeconfig, *options):
     """The exit code and the words of a scheduler that ends by itself."""
     process = await asyncio.create_subprocess_exec(*COMMAND, str(kubeconfig), *options, stderr=asyncio.subprocess.PIPE)
-    async with asyncio.timeout(SOON):
-        _nothing, words = await process.communicate()
+    try:
+        async with asyncio.timeout(SOON):
+            _nothing, words = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
     return process.returncode, words.decode()
 
 

@@ -37,12 +37,11 @@ def held(layout: Layout, wanted: JoinOptions, claims: SlotClaims) -> Iterator[tu
         lock = undo.enter_context(lock_prefix(layout))
         if known:
             kill(list(component_processes.components(layout)))  # left by a supervisor that was just killed
-        try:
-            prepared = preparation.prepare(layout, wanted, claims, made)
-        except BaseException:
+        with contextlib.ExitStack() as failed:
             if not known:
-                _undo(layout, claims, made)
-            raise
+                failed.callback(_undo, layout, claims, made)
+            prepared = preparation.prepare(layout, wanted, claims, made)
+            failed.pop_all()
         yield prepared, lock
 
 
